@@ -79,8 +79,9 @@ export class Cache {
   }
 
   /**
-   * Stores `value` under `key`, and replaces an older value. Changing the buffer after the call does not
-   * change the stored value. Of several puts of one key, the last call wins.
+   * Stores `value` under `key`, and replaces an older value. Changing a buffer of up to 32 MiB after the call does
+   * not change the stored value; a larger one must not change until the promise resolves. Of several puts of one
+   * key, the last call wins.
    *
    * @returns `true` once the value is committed; `false` if it was refused and is at most in memory. {@link
    *   stats} counts the reason.
@@ -147,8 +148,8 @@ export class Cache {
   }
 
   /**
-   * Lists all entries in the order of eviction. Reads values of up to 48 KiB, which are left out if they are damaged; what
-   * it says of a larger one is stored beside it.
+   * Lists all entries in the order of eviction. Reads values of up to 48 KiB, and omits damaged ones. Describes larger
+   * values without reading them.
    */
   entries(): Promise<EntryInfo[]> {
     return entries(this.core);

@@ -24,10 +24,10 @@ export interface Ready {
 /** The result of a look-up: a value, or nothing. */
 type Answer = { value: Formats[As] } | undefined;
 
-/** Of an envelope that is verified as a whole, header, key and metadata have at most this many bytes. */
+/** The most bytes of key and metadata in an envelope that is encoded and verified as a whole. */
 const SHORT = 15 * 1024;
 
-/** The state that a cache shares with the caches of its builds: the store, and pending calls. */
+/** The state of a cache: the store, the counters and the pending calls. */
 export class Core {
   readonly store: Store;
   readonly name: string;
@@ -213,7 +213,7 @@ export class Core {
     return { head: found.head, parts: this.store.pieces(pieces) };
   }
 
-  /** A runtime looks for a response up to three times before it reads one: reading it is the use. */
+  /** Returns a response that counts as a use when it is read: a runtime looks for one up to three times before. */
   #lazy(id: string, found: Found): Response {
     return lazyResponse(found, (damage) =>
       damage === undefined ? this.#hit(id, found) : this.damaged(id, found, damage),
@@ -298,7 +298,7 @@ export class Core {
     );
   }
 
-  /** Each warning is given once. */
+  /** Emits a warning, once for each code. */
   #warn(code: ErrorCode, message: string): void {
     if (this.#warned.has(code)) return;
     this.#warned.add(code);
@@ -319,7 +319,7 @@ export function checkedAs(as: As): As {
   throw invalid(`"${as}" is not a format; use "bytes", "blob", "text", "json" or "response".`);
 }
 
-/** Returns the reason of a miss for which the browser is to blame. */
+/** Returns the miss reason of a failed request. */
 function reasonOf({ reason }: Fault): string {
   return reason === "closing" ? "unavailable" : reason;
 }

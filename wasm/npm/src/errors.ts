@@ -5,7 +5,7 @@
  * - `invalid_argument`: the arguments are invalid; the message says what to pass instead.
  * - `http_error`: the server responded, but not with the file; see `status` and `url`.
  * - `network`: the server could not be reached after several attempts; see `url` and `cause`.
- * - `truncated`: the body was shorter than announced.
+ * - `truncated`: the body was shorter than announced, or the connection broke.
  * - `integrity`: the file has another digest or length than expected, or the page cannot compute digests.
  * - `unexpected_html`: the server responded with an HTML page in place of the file.
  * - `damaged`: a stored value failed verification while it was streamed. It has been removed; fetch it again.
@@ -49,9 +49,9 @@ export class WarmstartError extends Error {
   override readonly name = "WarmstartError";
   /** The stable name of the error. */
   readonly code: ErrorCode;
-  /** The HTTP status of the response, for `http_error`. */
+  /** The HTTP status of the response, for `http_error` and `unexpected_html`. */
   readonly status: number | undefined;
-  /** The requested URL, for errors of a download. */
+  /** The requested URL, if the error is about a response or a download. */
   readonly url: string | undefined;
 
   constructor(code: ErrorCode, message: string, details: ErrorDetails = {}) {
@@ -67,7 +67,7 @@ export function invalid(message: string): WarmstartError {
   return new WarmstartError("invalid_argument", message);
 }
 
-/** Checks a bound, and converts it for the engine. */
+/** Checks a bound, and rounds it down. Returns `undefined` for no bound. */
 export function bound(what: string, value: number | undefined): number | undefined {
   if (value === undefined || value === Infinity) return undefined;
   if (typeof value === "number" && value >= 0) return Math.min(Math.floor(value), Number.MAX_SAFE_INTEGER);

@@ -4,7 +4,7 @@ export { key, Key, type FieldValue, type KeyInput } from "./key.js";
 export { WarmstartError, type ErrorCode, type ErrorDetails } from "./errors.js";
 export { Events, type CacheEvents, type EventEntry, type Listener } from "./events.js";
 export type * from "./types.js";
-export * from "./download.js";
+export { download, type DownloadOptions, type DownloadProgress, type FileFormat, type Shard, type Source } from "./download.js";
 export { webgpuKey, type WebGpu, type WebGpuKeyParts } from "./webgpu.js";
 export { PipelineList, pipelines, watchDevices, type PipelinesOptions, type PipelineStats } from "./pipelines.js";
 export { asTransformersCache, type TransformersCache, type TransformersProgress } from "./adapters/transformers.js";

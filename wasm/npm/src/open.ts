@@ -8,6 +8,7 @@ import type { OpenOptions } from "./types.js";
 /**
  * Opens a cache. If the browser has no usable IndexedDB, the cache is in memory, and warns once.
  *
+ * @throws WarmstartError `invalid_argument` if an option is invalid; `unsupported` if the page cannot load WebAssembly
  *
  * @example
  * const cache = await open({ name: "my-app", maxBytes: 2 * 1024 ** 3 });

@@ -62,7 +62,7 @@ export class Order {
     this.isIdle = false;
     ticket.work = work(ticket);
     const end = (): void => this.#end(id, ticket);
-    // Before the caller goes on.
+    // Registered before the caller's handlers, so the call has ended when they run.
     ticket.work.then(end, end);
     return ticket.work;
   }

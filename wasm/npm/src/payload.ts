@@ -55,8 +55,9 @@ const COPIED = 32 * 1024 * 1024;
 const KEPT_MS = 5000;
 
 /**
- * Returns the bytes of `value`; a promise if the value must be read. Of bytes that the caller could change, a small value
- * is not copied, and the first 4 MiB of a large one wait for {@link fill}.
+ * Returns the bytes of `value`; a promise if the value must be read. Copies a buffer of more than 4 and at most 32 MiB.
+ * Does not copy a smaller one: the caller encodes it, or calls {@link fill}, before other code can change it. Nor a
+ * larger one, which must not change until it is stored.
  *
  * @throws WarmstartError if the value cannot be stored, or is a response that must not be
  */

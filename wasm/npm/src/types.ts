@@ -156,7 +156,7 @@ export interface Counters {
 export interface Stats extends Counters {
   /** Where values are stored. */
   backend: "indexeddb" | "memory";
-  /** Why values are in memory, if the caller did not ask for that. */
+  /** The reason of the last failure of the database, for example `no_space`; `undefined` if there was none. */
   reason: string | undefined;
   /** The number of entries. */
   entries: number;

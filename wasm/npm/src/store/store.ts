@@ -9,7 +9,6 @@ import {
   largeOf, opened, type Part, partLength, type Piece, type Pieces, type Stored, storedSize,
 } from "./record.js";
 
-export type { Limits } from "./accounts.js";
 export { Fault } from "./database.js";
 
 /** What is kept at most, in bytes, of what a database had no space for. */
@@ -172,7 +171,7 @@ export class Store {
     try {
       pieces = await storePieces(record.b, begin, makeRoom);
     } catch (error) {
-      this.trouble(error);
+      this.#trouble(error);
       return work(record);
     }
     const did = await work({ ...record, b: [], p: pieces });
@@ -235,7 +234,7 @@ export class Store {
   }
 
   /** Notes what failed. A database that a newer version has taken over is given up, and memory takes its place. */
-  trouble(error: unknown): Fault {
+  #trouble(error: unknown): Fault {
     const failed = fault(error);
     this.reason = failed.reason === "closing" ? "unavailable" : failed.reason;
     if (failed.reason === "newer_version") this.#giveUp();
@@ -315,20 +314,20 @@ export class Store {
     try {
       const transaction = await this.#begin("readonly", VALUES);
       const values = transaction.objectStore(VALUES);
-      transaction.onabort = () => rest(this.trouble(transaction.error));
+      transaction.onabort = () => rest(this.#trouble(transaction.error));
       // Requests are answered in their order.
       const succeeded = ({ target }: Event): void => next((target as IDBRequest<unknown>).result);
       transaction.onerror = (event) => {
         // One record that the browser cannot read costs no other.
         event.preventDefault();
-        next(this.trouble((event.target as IDBRequest).error));
+        next(this.#trouble((event.target as IDBRequest).error));
       };
       for (const { id, isKeyOnly } of reads) {
         const request: IDBRequest = isKeyOnly ? values.getKey(id) : values.get(id);
         request.onsuccess = succeeded;
       }
     } catch (error) {
-      rest(this.trouble(error));
+      rest(this.#trouble(error));
     }
   }
 
@@ -396,7 +395,7 @@ export class Store {
     try {
       return await attempt(true);
     } catch (error) {
-      failed = this.trouble(error);
+      failed = this.#trouble(error);
     }
     try {
       if (failed.reason === "no_space" && needed > 0 && !(await this.#makeRoom(needed))) throw failed;
@@ -404,7 +403,7 @@ export class Store {
       // A database over its quota accepts removals, but no row.
       return await attempt(failed.reason !== "no_space" || needed > 0);
     } catch (error) {
-      this.trouble(error);
+      this.#trouble(error);
     }
     if (this.#isInMemory) return writes.map((write) => this.#remember(write));
     for (const write of writes) {
