@@ -21,7 +21,7 @@ export type Verified<Result> = { value: Result; damage?: undefined } | { damage:
 type Slices = AsyncGenerator<Uint8Array<ArrayBuffer>, undefined>;
 type OnEnd = (damage?: string) => unknown;
 
-/** The bytes that are read and hashed at a time, in a part of a stretch. Fewer take longer, more take more memory. */
+/** The bytes that are read and hashed at a time. Shorter slices take longer, longer ones take more memory. */
 const SLICE = 4 * 1024 * 1024;
 
 /** Returns a value that needs no verification: a small one as it is if it is `fresh`, otherwise a copy. */
@@ -37,7 +37,7 @@ export async function handOut(content: Content, as: As, fresh: boolean): Promise
   return formatted(await gathered(parts, head.size), as);
 }
 
-/** Returns a response whose body is verified while it is read. `onEnd` is told of the damage, or that there is none. */
+/** Returns a response whose body is verified while it is read. `onEnd` receives the damage, or `undefined`. */
 export function lazyResponse(found: Found, onEnd: OnEnd): Response {
   const source = verifiedSlices(found, onEnd);
   const body = new ReadableStream(
@@ -51,7 +51,7 @@ export function lazyResponse(found: Found, onEnd: OnEnd): Response {
         await source.return(undefined);
       },
     },
-    // Nothing is read before it is asked for.
+    // Reads nothing ahead of the caller.
     { highWaterMark: 0 },
   );
   return responseOf(found, body);
@@ -149,7 +149,7 @@ async function inPlace(
       at += value.length;
       await pace.rest();
     }
-    // What is behind it is not looked for.
+    // Bytes behind the value are not read.
     void reader.cancel().catch(() => undefined);
     return new Uint8Array(buffer);
   } finally {
@@ -158,12 +158,12 @@ async function inPlace(
 }
 
 /**
- * The readers that are waited for. Where nothing but that wait refers to it, Chromium collects such a reader
- * as garbage; then its bytes never come, and nothing says so.
+ * The readers with a pending read. Chromium collects a reader that only its own pending read refers to; then that
+ * read never ends.
  */
 const reading = new Set<ReadableStreamBYOBReader>();
 
-/** A reader that writes where it is told; older browsers have none for Blobs. */
+/** Returns a reader that fills the caller's buffer; `undefined` in older browsers, which have none for Blobs. */
 function byteReader(blob: Blob): ReadableStreamBYOBReader | undefined {
   try {
     return blob.stream().getReader({ mode: "byob" });
@@ -173,8 +173,8 @@ function byteReader(blob: Blob): ReadableStreamBYOBReader | undefined {
 }
 
 /**
- * Yields the payload. The last slice is withheld until the checksum matches; if it does not, this fails. `onEnd` is told
- * of the damage, if there is any, before the caller sees it.
+ * Yields the payload. The last slice is withheld until the checksum matches; if it does not, this fails. `onEnd`
+ * receives the damage, or `undefined`, before the caller gets the last slice or the error.
  */
 async function* verifiedSlices({ head, bytes, parts }: Found, onEnd: OnEnd): Slices {
   if (bytes) {
@@ -209,7 +209,7 @@ async function* verifiedSlices({ head, bytes, parts }: Found, onEnd: OnEnd): Sli
 
 type Check = InstanceType<typeof engine.Check>;
 
-/** Runs `read`, which gives every byte to a check, and asks what the check found. */
+/** Runs `read`, which feeds every byte to the check. Returns its result, or the damage that the check found. */
 async function verified<Result>(
   { head }: { head: Head },
   read: (check: Check) => Promise<Result>,

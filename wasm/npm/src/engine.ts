@@ -27,11 +27,11 @@ export function load(): void {
   envelope = new engine.Envelope();
 }
 
-/** The longest envelope that is encoded and verified as a whole, in bytes. */
+/** The longest envelope that is encoded and verified as a whole, in bytes; the engine has the same constant. */
 const WINDOW = 64 * 1024;
 
-/** The engine's window. A memory that has grown has another buffer. */
-function place(): Uint8Array<ArrayBuffer> {
+/** Returns a view of the engine's window; a new one when the memory has grown, because it then has another buffer. */
+function currentWindow(): Uint8Array<ArrayBuffer> {
   if (window.length === 0) window = new Uint8Array(memory!.buffer, envelope.window(), WINDOW);
   return window;
 }
@@ -43,31 +43,31 @@ export function encodeEnvelope(
   payload: Uint8Array,
   buildMs: number,
 ): Uint8Array<ArrayBuffer> {
-  const into = place();
+  const into = currentWindow();
   into.set(key);
   into.set(metadata, key.length);
   into.set(payload, key.length + metadata.length);
   const length = envelope.encode(key.length, metadata.length, payload.length, Date.now(), buildMs);
   if (length < 0) throw reasonOf(-length) ?? "malformed";
   // The memory may have grown meanwhile.
-  return place().slice(0, length);
+  return currentWindow().slice(0, length);
 }
 
 /** Verifies a whole envelope, by one call into WebAssembly. Returns the reason why it is not intact, if any. */
 export function verifyEnvelope(bytes: Uint8Array): string | undefined {
   if (bytes.length > WINDOW) return "malformed";
-  place().set(bytes);
+  currentWindow().set(bytes);
   return reasonOf(envelope.verify(bytes.length));
 }
 
 /** Feeds bytes to the engine through its window. Copies them once. */
 export function pour(sink: Sink, bytes: Uint8Array): void {
   if (memory === undefined) return;
-  const place = sink.window();
+  const address = sink.window();
   const length = engine.window_len();
   for (let at = 0; at < bytes.length; at += length) {
     const piece = bytes.subarray(at, at + length);
-    new Uint8Array(memory.buffer, place, piece.length).set(piece);
+    new Uint8Array(memory.buffer, address, piece.length).set(piece);
     sink.update(piece.length);
   }
 }

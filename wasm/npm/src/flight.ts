@@ -5,7 +5,7 @@ import type { Progress } from "./types.js";
 export interface Wanted<Result> {
   /** The name of the key. */
   name: string;
-  /** The longest wait without a sign of life. */
+  /** The longest wait without progress, in milliseconds. */
   waitMs: number;
   signal: AbortSignal | undefined;
   onProgress: Progress | undefined;
@@ -18,17 +18,17 @@ export interface Wanted<Result> {
 /** A build, and the calls that wait for it. */
 export class Flight<Result = unknown> {
   /** Its result. */
-  landed!: Promise<Result>;
+  result!: Promise<Result>;
   readonly #waiting = new Set<{ listener: Progress | undefined }>();
   readonly #controller = new AbortController();
   /** Aborts when no call waits for the build any more. */
   readonly signal = this.#controller.signal;
-  /** The time of its last sign of life. */
-  alive = performance.now();
+  /** The time at which it last made progress. */
+  progressedAt = performance.now();
 
   /** Reports progress to all waiting calls. */
   readonly onProgress: Progress = (loaded, total) => {
-    this.alive = performance.now();
+    this.progressedAt = performance.now();
     for (const { listener } of [...this.#waiting]) if (listener) tell(listener, loaded, total);
   };
 
@@ -64,44 +64,44 @@ export class Flights<Result> {
     const known = this.#flying.get(name);
     if (known) {
       try {
-        return await this.#landing(known, wanted, wanted.waitMs);
+        return await this.#wait(known, wanted, wanted.waitMs);
       } catch (error) {
-        if (error !== SILENT) throw error;
+        if (error !== TIMED_OUT) throw error;
       }
     }
     const flight = new Flight<Result>();
-    // Beside a build that is not waited for, this one shares its result with no other call.
-    flight.landed = known ? this.#build(flight, wanted) : this.#fly(flight, wanted);
+    // A build beside one that timed out shares its result with no other call.
+    flight.result = known ? this.#build(flight, wanted) : this.#buildWithLock(flight, wanted);
     if (!known) {
       const remove = (): void => void (this.#flying.get(name) === flight && this.#flying.delete(name));
       this.#flying.set(name, flight);
-      flight.landed.then(remove, remove);
+      flight.result.then(remove, remove);
       // A call after an abort starts a new build.
       flight.signal.addEventListener("abort", remove);
     }
-    return this.#landing(flight, wanted, Infinity);
+    return this.#wait(flight, wanted, Infinity);
   }
 
   /**
    * Builds what is wanted with a lock that all tabs of an origin share, unless another tab has done so. After `waitMs`,
    * or where the browser has no locks, as on an insecure page, there is no lock: then every tab builds for itself.
    */
-  async #fly(flight: Flight, wanted: Wanted<Result>): Promise<Result> {
+  async #buildWithLock(flight: Flight, wanted: Wanted<Result>): Promise<Result> {
     if (!this.#acrossTabs()) return this.#build(flight, wanted);
     const work = async (): Promise<Result> => {
       flight.signal.throwIfAborted();
-      flight.alive = performance.now();
-      // What another tab stored after this one had looked is there by now: its lock was let go after that.
+      flight.progressedAt = performance.now();
+      // Another tab may have stored the value after the look-up, before it released the lock.
       return (await wanted.look()) ?? this.#build(flight, wanted);
     };
     const { locks } = globalThis.navigator as { locks?: LockManager };
-    // Timers are 32-bit numbers.
+    // A longer timeout overflows 32 bits.
     const signal = AbortSignal.timeout(Math.min(wanted.waitMs, 2 ** 31 - 1));
     let working: Promise<Result> | undefined;
     try {
       await locks?.request(this.#lockPrefix + wanted.name, { signal }, () => (working = work()));
     } catch {
-      // The work has failed, which its own promise says; or the browser grants no lock, for any reason.
+      // Either the work failed, and its promise rejects below, or the browser granted no lock.
     }
     return working ?? work();
   }
@@ -110,20 +110,20 @@ export class Flights<Result> {
     return unlessAborted(wanted.build(flight), flight.signal);
   }
 
-  /** Waits for the end of a flight, an abort of the call, or a silence of this many milliseconds. */
-  async #landing(
+  /** Waits for the end of a build, an abort of the call, or `waitMs` milliseconds without progress. */
+  async #wait(
     flight: Flight<Result>,
     { onProgress, signal }: Wanted<Result>,
     waitMs: number,
   ): Promise<Result> {
     const leave = flight.join(onProgress);
     let watch: ReturnType<typeof setInterval> | undefined;
-    const silence = new Promise<never>((_, reject) => {
-      const check = (): void => void (performance.now() - flight.alive >= waitMs && reject(SILENT));
+    const timeout = new Promise<never>((_, reject) => {
+      const check = (): void => void (performance.now() - flight.progressedAt >= waitMs && reject(TIMED_OUT));
       if (waitMs < Infinity) watch = setInterval(check, Math.max(1, Math.min(CHECK_MS, waitMs)));
     });
     try {
-      return await unlessAborted(Promise.race([flight.landed, silence]), signal);
+      return await unlessAborted(Promise.race([flight.result, timeout]), signal);
     } finally {
       clearInterval(watch);
       leave(signal?.aborted ? signal.reason : undefined);
@@ -131,10 +131,10 @@ export class Flights<Result> {
   }
 }
 
-/** The interval at which a waiting call looks whether the build still shows signs of life. */
+/** The interval at which a waiting call checks whether the build makes progress, in milliseconds. */
 const CHECK_MS = 1000;
-/** Ends a wait for a build that shows none. */
-const SILENT = new Error("the build is silent");
+/** Ends a wait for a build that makes no progress. */
+const TIMED_OUT = new Error("the build makes no progress");
 
 function unlessAborted<T>(work: Promise<T>, signal: AbortSignal | undefined): Promise<T> {
   return new Promise((resolve, reject) => {

@@ -72,7 +72,7 @@ export async function explain(core: Core, input: KeyInput): Promise<Explanation>
   };
 }
 
-/** Checks everything. Values are read one after the other, so that one large value at a time takes memory. */
+/** Verifies all entries. Values are read one after the other, so that one large value at a time takes memory. */
 export async function verify(core: Core): Promise<{ key: Uint8Array; reason: string }[]> {
   const damaged: { key: Uint8Array; reason: string }[] = [];
   await core.order.drained();
@@ -102,7 +102,7 @@ export async function resize(
   await store.setLimits(limits);
 }
 
-/** Returns the heads of all entries in the order of eviction. Reads small values, with their heads, some at a time. */
+/** Yields the heads of all entries in the order of eviction. Reads small values, which contain their heads. */
 async function* listed(core: Core): AsyncGenerator<{ id: string; head: Head; usedMs: number; storedSize: number }> {
   for (const { entries } of await core.store.accounts()) {
     const all = [...entries];
@@ -121,7 +121,7 @@ async function* listed(core: Core): AsyncGenerator<{ id: string; head: Head; use
   }
 }
 
-/** With values of 48 KiB, these are 12 MiB. */
+/** The number of entries that are read at a time: at most 12 MiB of small values. */
 const AT_ONCE = 256;
 
 function changes(all: (string | undefined)[]): { label: string; old?: string; new?: string }[] {

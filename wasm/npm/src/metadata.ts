@@ -5,7 +5,7 @@ import { Key, type KeyInput } from "./key.js";
 import type { PutOptions, Recipe, Value } from "./types.js";
 
 /** The metadata of a value. */
-export interface Known {
+export interface DecodedMetadata {
   label: string | undefined;
   headers: Headers;
   recipe: Recipe | undefined;
@@ -27,8 +27,8 @@ export function encodeMetadata(key: KeyInput, value: Value, options: PutOptions)
 }
 
 /** Decodes the output of {@link encodeMetadata}. Ignores unknown attributes. */
-export function decodeMetadata(metadata: Uint8Array): Known {
-  const known: Known = { label: undefined, headers: new Headers(), recipe: recipeOf(metadata) };
+export function decodeMetadata(metadata: Uint8Array): DecodedMetadata {
+  const known: DecodedMetadata = { label: undefined, headers: new Headers(), recipe: recipeOf(metadata) };
   const attributes = texts(engine.attributes_of(metadata));
   for (let at = 0; at < attributes.length; at += 2) {
     const [name = "", text = ""] = attributes.slice(at, at + 2);

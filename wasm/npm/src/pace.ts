@@ -5,7 +5,7 @@ const STRETCH_MS = 8;
 export class Pace {
   #since = performance.now();
 
-  /** Lets everything else run, if this stretch has lasted long enough, and then begins the next one. */
+  /** Yields to the event loop if this stretch has lasted long enough, and then begins the next one. */
   async rest(): Promise<void> {
     if (performance.now() - this.#since < STRETCH_MS) return;
     await turn();
@@ -13,7 +13,7 @@ export class Pace {
   }
 }
 
-/** The next turn of the event loop. Timers would wait for 4 ms, and for a second in a hidden tab. */
+/** Waits for the next turn of the event loop. A timer would take 4 ms, and a second in a hidden tab. */
 export function turn(): Promise<void> {
   return new Promise((resolve) => {
     const { port1, port2 } = new MessageChannel();

@@ -21,8 +21,8 @@ const ABOUT = "x-warmstart-part";
 /**
  * The part of a file that has arrived, in pieces, which the cache keeps as far as it has room.
  *
- * Each piece is an entry, which says of which version of the file it is and where it begins. So pieces of several
- * tabs that download the same file fit together, or are found not to.
+ * Each piece is an entry that names its version of the file and the byte where it begins. So it can be checked whether
+ * pieces of several tabs that download the same file fit together.
  */
 export class Parts {
   readonly #cache: Cache;
@@ -77,7 +77,7 @@ export class Parts {
     return (this.#saving = this.#saving.then(() => this.#remove()));
   }
 
-  /** Adds what arrived next. */
+  /** Adds the next bytes of the file. */
   add(piece: Blob): void {
     this.#pieces.push(piece);
     this.length += piece.size;

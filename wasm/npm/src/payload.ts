@@ -40,18 +40,18 @@ export interface Reading {
 }
 
 /**
- * The most bytes of Blobs that are made here and not stored yet. Chromium cannot read Blobs back of which it
- * holds more than about 500 MiB in memory, so what is beyond this is kept in buffers.
+ * The most bytes of Blobs that are made here and not stored yet; further payloads are kept in buffers. Chromium cannot
+ * read Blobs back once it holds more than about 500 MiB of them in memory.
  */
 const ROOM = 2 * PART;
 /**
- * Bytes that are put into a Blob at once. More of them take longer than a frame where the machine is busy;
- * the more pieces there are, the longer it takes until the browser has them all.
+ * The bytes that are put into a Blob at once. On a busy machine, more take longer than a frame; fewer make more pieces,
+ * which take the browser longer.
  */
 const PIECE = 4 * 1024 * 1024;
-/** The largest buffer that is copied, and which the caller may change at once, in bytes. */
+/** The largest buffer that is copied, so that the caller may change it after the call, in bytes. */
 const COPIED = 32 * 1024 * 1024;
-/** How long the memory of a copy is kept for the next one, in milliseconds: to allocate it takes longer than to copy. */
+/** The time that the memory of a copy is kept, in milliseconds: allocating takes longer than copying. */
 const KEPT_MS = 5000;
 
 /**
@@ -189,7 +189,7 @@ export function lengthIn(headers: Headers): number | undefined {
   return /^\d+$/.test(length) ? Number(length) : undefined;
 }
 
-/** Lets the browser gather a stream, of which it keeps the bytes outside of this thread. */
+/** Reads a stream into a Blob, whose bytes the browser keeps outside this thread. */
 async function gather(
   stream: ReadableStream<Uint8Array>,
   announced: number | undefined,
@@ -215,7 +215,7 @@ async function gather(
     },
   });
   const gathered = new Response(counted.readable).blob();
-  // What went wrong is the reason of the other promise.
+  // A failure also rejects the pipe, which is awaited.
   gathered.catch(() => undefined);
   await stream.pipeTo(counted.writable, signal ? { signal } : {});
   // More bytes than announced are accepted: browsers hide that the announced length was that of compressed bytes.

@@ -16,9 +16,9 @@ export interface RecordedPipeline {
   readonly compute: string;
 }
 
-/** A stored list of pipelines. What is dropped first comes first. */
+/** A stored list of pipelines, in the order in which they are dropped. */
 export interface RecordedList {
-  /** Tells whether a record of uses belongs to this list. */
+  /** Matches the `list` of the record of uses that belongs to this list. */
   readonly id: number;
   readonly pipelines: readonly RecordedPipeline[];
 }

@@ -101,7 +101,7 @@ export class PipelineList {
   /** Resolves when all recorded pipelines are recreated or have failed. Never rejects. */
   readonly ready: Promise<void>;
 
-  readonly #place: Place;
+  readonly #context: ListContext;
   /** By name; what is dropped first comes first. */
   readonly #entries = new Map<string, Entry>();
   /** The names of the stored list, in its order, and its id. */
@@ -109,7 +109,7 @@ export class PipelineList {
   #id = 0;
   #changed = false;
   #saving: ReturnType<typeof setTimeout> | undefined;
-  /** The stored record of uses, and whether another one is written by itself, or was. */
+  /** The stored record of uses, and whether this visit has scheduled the next one. */
   #noted: string | undefined;
   #noting = false;
   readonly #failed = new Set<string>();
@@ -118,13 +118,13 @@ export class PipelineList {
   #detach: (() => void) | undefined;
 
   /** @internal */
-  constructor(place: Place) {
-    this.#place = place;
-    this.#noted = place.noted;
-    const { recorder, device } = place;
+  constructor(context: ListContext) {
+    this.#context = context;
+    this.#noted = context.noted;
+    const { recorder, device } = context;
     void device.lost.then(() => this.#forget(recorder));
-    const { id, pipelines } = recorder.decodeList(place.text);
-    const used = decodeUses(place.noted, id);
+    const { id, pipelines } = recorder.decodeList(context.text);
+    const used = decodeUses(context.noted, id);
     const entries: Entry[] = pipelines.map((recorded, at) => ({ recorded, isUsed: used[at] === USED }));
     entries.sort((one, other) => Number(one.isUsed) - Number(other.isUsed));
     for (const entry of entries) this.#entries.set(entry.recorded.name, entry);
@@ -143,7 +143,7 @@ export class PipelineList {
    * Calls that cannot be recorded reach the device unchanged. Returns a function that restores the methods.
    */
   attach(): () => void {
-    return (this.#detach ??= this.#watch(this.#place));
+    return (this.#detach ??= this.#watch(this.#context));
   }
 
   /** Returns the counters of this list. */
@@ -159,9 +159,9 @@ export class PipelineList {
   async save(): Promise<boolean> {
     clearTimeout(this.#saving);
     this.#saving = undefined;
-    const { name, max, cache, recorder, list, uses } = this.#place;
+    const { name, max, cache, recorder, list, uses } = this.#context;
     if (!this.#changed || this.#lost) {
-      // Of a lost device, there are no entries left, and so no uses.
+      // A lost device has no entries, and so no uses.
       const used = Array.from(this.#listed, (name) => (this.#entries.get(name)?.isUsed ? USED : "-")).join("");
       const text = JSON.stringify({ list: this.#id, used });
       const label = `uses of the pipelines of ${name}`;
@@ -263,7 +263,7 @@ export class PipelineList {
 
   #bound(): void {
     for (const name of this.#entries.keys()) {
-      if (this.#entries.size <= this.#place.max) return;
+      if (this.#entries.size <= this.#context.max) return;
       this.#entries.delete(name);
     }
   }
@@ -284,7 +284,7 @@ export class PipelineList {
     this.#entries.clear();
   }
 
-  #watch({ device, recorder }: Place): () => void {
+  #watch({ device, recorder }: ListContext): () => void {
     const { originals } = recorder;
     const watching: Watched = {
       ...recorder.watched(),
@@ -327,8 +327,8 @@ const AT_A_TIME = 8;
 /** Marks a pipeline in the record of uses. */
 const USED = "+";
 
-/** The device, the cache, and the keys and texts of the list and of what was used since it was written. */
-interface Place {
+/** The device, the cache, and the keys and texts of the list and of its record of uses. */
+interface ListContext {
   readonly name: string;
   readonly max: number;
   readonly device: GPUDevice;

@@ -10,7 +10,7 @@ export interface Limits {
 
 /**
  * One change: `[]` removes everything; `[id]` is an entry that is gone; `[id, usedMs]` is a use; `[id, usedMs, size]`
- * is an entry that was stored, with the length of the whole entry, and `large` of a large one. Times are milliseconds
+ * is an entry that was stored, with the length of the whole entry, and the head of a large one. Times are milliseconds
  * since 1970 UTC, sizes are bytes.
  */
 export type Change =
@@ -23,11 +23,11 @@ export type Change =
 export interface Account {
   usedMs: number;
   size: number;
-  /** Of a large entry. A small one is read as a whole. */
+  /** The head of a large entry, from which it is listed; `undefined` for a small one. */
   large: LargeHead | undefined;
 }
 
-/** The sizes of all entries and the order of their use: what the rows of the log add up to. */
+/** The sizes of all entries and the order of their use, as the rows of the log add up to. */
 export class Accounts {
   /** By id, the least recently used first. The order is that of the changes: a clock may be set back. */
   readonly entries = new Map<string, Account>();

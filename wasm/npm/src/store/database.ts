@@ -4,7 +4,7 @@ export const VALUES = "values";
 export const LOG = "log";
 /** The object store with the pieces of payloads that are too large for one transaction. */
 export const PIECES = "pieces";
-/** All of them. */
+/** All object stores. */
 export const STORES = [VALUES, LOG, PIECES];
 
 /** The version of the layout. */

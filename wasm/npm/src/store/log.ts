@@ -2,7 +2,7 @@ import { Accounts, type Change, isRow, isSnapshot } from "./accounts.js";
 import { LOG, result, VALUES } from "./database.js";
 import { isDamage, largeOf, opened, storedSize } from "./record.js";
 
-/** The rows of all tabs, and what they add up to. */
+/** Reads and appends the rows of the log, and adds them up to accounts. */
 export class Log {
   readonly accounts = new Accounts();
   /** The number of the last row that is in the accounts. */
@@ -49,7 +49,7 @@ export class Log {
     const row = log.put(isRewritten ? this.accounts.snapshot() : changes);
     return () => {
       const number = row.result as number;
-      // Otherwise there are rows of other tabs before it.
+      // If it is not the next one, rows of other tabs come before it, and are read first.
       const isNext = hasCaughtUp || number === this.#seen + 1;
       if (isNext && !hasCaughtUp) this.accounts.apply(changes);
       if (isNext) this.#seen = number;
@@ -73,7 +73,7 @@ export class Log {
         values.delete(id);
         continue;
       }
-      // What a newer version stored counts by what is seen of it.
+      // An entry of a newer version counts with the size that this version can see.
       const usedMs = typeof found === "string" ? Date.now() : found.head.createdMs;
       accounts.apply([[id, usedMs, storedSize(record), largeOf(record)]]);
     }

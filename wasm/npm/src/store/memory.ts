@@ -30,7 +30,7 @@ export class Memory {
   }
 
   remove(id: string): boolean {
-    // Most often there is nothing here at all.
+    // Most calls find nothing.
     if (!this.#records.delete(id)) return false;
     this.accounts.apply([[id]]);
     return true;

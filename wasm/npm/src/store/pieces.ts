@@ -7,7 +7,7 @@ import { type Part, partLength, type Pieces } from "./record.js";
  * time, in milliseconds since 1970 UTC.
  */
 
-/** Stores the pieces of a payload. `makeRoom` evicts as many bytes, once if there is no space. */
+/** Stores the pieces of a payload. If there is no space for one, calls `makeRoom` with its length, and retries once. */
 export async function storePieces(
   parts: readonly Part[],
   begin: () => Promise<IDBTransaction>,
@@ -41,7 +41,7 @@ export function dropPieces(transaction: IDBTransaction, id: string): void {
   transaction.objectStore(PIECES).delete(IDBKeyRange.bound([id], [id, []]));
 }
 
-/** Removes the pieces that no entry names, of tabs that died: those that may be on their way into an entry are younger. */
+/** Removes the pieces of tabs that died: no entry names them, and they are older than {@link YOUNG_MS}. */
 export async function sweepPieces(transaction: IDBTransaction, named: ReadonlySet<unknown>): Promise<void> {
   const now = Date.now();
   for (const key of await result(transaction.objectStore(PIECES).getAllKeys())) {
@@ -51,5 +51,5 @@ export async function sweepPieces(transaction: IDBTransaction, named: ReadonlySe
   }
 }
 
-/** No tab takes as long to store the pieces of a payload, which it has whole. */
+/** The age in milliseconds up to which a tab may still be storing the payload of a piece. */
 const YOUNG_MS = 60 * 60 * 1000;

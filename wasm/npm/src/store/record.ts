@@ -16,7 +16,7 @@ export const SMALL = 48 * 1024;
 
 /** A part that stays in the database until it is asked for. */
 export interface Piece {
-  /** In bytes. */
+  /** The length in bytes. */
   size: number;
   /** Reads it. Rejects if it is gone. */
   read(): Promise<Part>;
@@ -24,20 +24,20 @@ export interface Piece {
 
 /** The pieces of a payload, each in a record of its own. */
 export interface Pieces {
-  /** Of this value, and of no other. */
+  /** Unique to the value. */
   id: string;
-  /** Bytes of each piece. */
+  /** The length of each piece, in bytes. */
   lengths: number[];
 }
 
-/** What a large record has beside its payload: head `h`, its checksum `c`, and where the pieces are, if there are any. */
+/** A large record without its payload: head `h`, its checksum `c`, and the pieces `p`, if there are any. */
 export interface LargeHead {
   h: Uint8Array<ArrayBuffer>;
   c: number;
   p?: Pieces | undefined;
 }
 
-/** A record of a large value. The payload is in `b`, or in the pieces `p`. */
+/** The record of a large value. The payload is in `b`, or in the pieces `p`. */
 export interface LargeRecord extends LargeHead {
   b: Part[];
 }
@@ -109,7 +109,7 @@ export class Head {
     return this.#int(at) + this.#int(at + 4) * 2 ** 32;
   }
 
-  /** A number of four bytes: every look-up reads some, and a `DataView` would be made for each. */
+  /** A number of four bytes, without a `DataView`, because every look-up would create one. */
   #int(at: number): number {
     const bytes = this.#bytes;
     return (bytes[at]! | (bytes[at + 1]! << 8) | (bytes[at + 2]! << 16) | (bytes[at + 3]! << 24)) >>> 0;
@@ -124,7 +124,7 @@ export class Head {
   }
 }
 
-/** Reads the record of a key. Verifies a small value, and of a large one the head. Returns the reason of a miss. */
+/** Reads the record of a key. Verifies a small value, or the head of a large one. Returns the reason of a miss. */
 export function opened(record: unknown, id: string): Found | string {
   if (record === undefined) return "absent";
   if (record instanceof Uint8Array) {
@@ -153,35 +153,35 @@ export function isDamage(reason: string): boolean {
   return DAMAGE.has(reason);
 }
 
-/** The bytes of a whole entry, as far as they can be seen. */
+/** Returns the length of a whole entry in bytes, without the parts that are malformed. */
 export function storedSize(record: unknown): number {
   if (record instanceof Uint8Array) return record.length;
   return ((record as LargeRecord | undefined)?.h?.length ?? 0) + (sizeOf(record) ?? 0);
 }
 
-/** The bytes of one part; `undefined` if it is none. */
+/** Returns the length of a part in bytes; `undefined` if it is none. */
 export function partLength(part: unknown): number | undefined {
   return part instanceof Blob ? part.size : part instanceof ArrayBuffer ? part.byteLength : undefined;
 }
 
-/** Returns what a large record has beside its payload, and nothing of another record. */
+/** Returns a large record without its payload; `undefined` for any other record. */
 export function largeOf(record: unknown): LargeHead | undefined {
   return isLarge(record) ? { h: record.h, c: record.c, p: record.p } : undefined;
 }
 
-/** Whether this has the properties of a large record, apart from its payload. */
+/** Tells whether this has the properties of a large record, apart from its payload. */
 export function isLarge(record: unknown): record is LargeHead {
   const { h, c, p } = (record ?? {}) as Partial<LargeHead>;
   const isWhole = p === undefined || (typeof p?.id === "string" && Array.isArray(p.lengths));
   return isWhole && h instanceof Uint8Array && typeof c === "number";
 }
 
-/** The length of the payload of a large record; `undefined` if it is none. */
+/** Returns the length of the payload of a large record in bytes; `undefined` if it is malformed. */
 function sizeOf(record: unknown): number | undefined {
   if (!isLarge(record) || !Array.isArray((record as LargeRecord).b)) return undefined;
   const { b, p } = record as LargeRecord;
   let size = 0;
-  // Not a method of arrays: these skip what is missing.
+  // Methods of arrays would skip holes.
   for (const part of p === undefined ? b : p.lengths) {
     const length: unknown = p === undefined ? partLength(part) : part;
     if (!Number.isSafeInteger(length) || (length as number) < 0) return undefined;

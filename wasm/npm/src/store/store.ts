@@ -11,16 +11,16 @@ import {
 
 export { Fault } from "./database.js";
 
-/** What is kept at most, in bytes, of what a database had no space for. */
-const BESIDE = 64 << 20;
-/** How long uses wait to be written together, in milliseconds. */
-const LATER = 1000;
-/** A larger transaction would delay the ones after it. */
-const MOST = 2048;
+/** The most bytes that memory holds of values that the database had no space for. */
+const MEMORY_BYTES = 64 << 20;
+/** The time that uses wait to be written together, in milliseconds. */
+const USES_DELAY_MS = 1000;
+/** The most changes in one transaction: a larger one would delay those after it. */
+const MOST_WRITES = 2048;
 /** The most bytes of large values in one transaction: Chromium fails if its Blobs exceed 450 MiB. */
 const MOST_BYTES = 256 << 20;
-/** After so many rows, the log is read even where it would not be, so that it is rewritten. */
-const ROWS = 512;
+/** The number of rows after which a tab without a cap reads the log too, so that the log is rewritten. */
+const SYNC_ROWS = 512;
 
 /** A look-up of this tick. */
 interface Read {
@@ -48,11 +48,11 @@ type Outcome = string | boolean | undefined;
  * rejects: a read gets a {@link Fault}, and a write is refused with a reason of the core.
  */
 export class Store {
-  /** Why there is no database, or why it last did not take something. */
+  /** Why there is no database, or why its last request failed. */
   reason: string | undefined;
   /** Whether large values are stored as Blobs: yes, until the browser refused one. */
   storesBlobs = true;
-  /** Called with the number of evicted entries. */
+  /** Receives the number of evicted entries. */
   onEvicted: (count: number) => void = () => undefined;
   readonly #name: string;
   #limits: Limits;
@@ -61,9 +61,9 @@ export class Store {
   #isInMemory = false;
   #isClosed = false;
   /** Everything without a database, otherwise what the database had no space for. */
-  #memory = new Memory({ maxBytes: BESIDE });
+  #memory = new Memory({ maxBytes: MEMORY_BYTES });
   readonly #log = new Log();
-  /** Whether pieces of dead tabs were looked for. */
+  /** Whether this tab has looked for the pieces of dead tabs. */
   #isSwept = false;
   /** Changes that are to be written, but need no transaction of their own: mostly uses. */
   #owed = new Map<string, Change>();
@@ -171,7 +171,7 @@ export class Store {
     try {
       pieces = await storePieces(record.b, begin, makeRoom);
     } catch (error) {
-      this.#trouble(error);
+      this.#noteFailure(error);
       return work(record);
     }
     const did = await work({ ...record, b: [], p: pieces });
@@ -217,7 +217,7 @@ export class Store {
       transaction.commit?.();
       this.#owed.clear();
     } catch {
-      // They are written later, if there is a later.
+      // They are written later, if the page continues.
     }
   }
 
@@ -233,8 +233,8 @@ export class Store {
     this.#memory.clear();
   }
 
-  /** Notes what failed. A database that a newer version has taken over is given up, and memory takes its place. */
-  #trouble(error: unknown): Fault {
+  /** Records a failure, and returns it. If a newer version has upgraded the database, memory takes its place. */
+  #noteFailure(error: unknown): Fault {
     const failed = fault(error);
     this.reason = failed.reason === "closing" ? "unavailable" : failed.reason;
     if (failed.reason === "newer_version") this.#giveUp();
@@ -294,40 +294,40 @@ export class Store {
     this.#reads.push(read);
   }
 
-  /** Reads the records of one tick in one transaction. Each is told of while the browser reads the next one. */
+  /** Reads the records of one tick in one transaction. Each call gets its record while the browser reads the next one. */
   async #readAll(): Promise<void> {
     const reads = this.#reads;
     this.#reads = [];
-    // Neighbours lie close together on a disk.
+    // Records with neighbouring keys lie close together on the disk.
     if (reads.length > 1) reads.sort((one, other) => (one.id < other.id ? -1 : Number(one.id > other.id)));
-    let told = 0;
+    let answered = 0;
     const next = (found: unknown): void => {
-      const read = reads[told++];
+      const read = reads[answered++];
       const isMissing = found === undefined || found instanceof Fault;
       read?.tell((isMissing ? this.#memory.get(read.id) : undefined) ?? found);
     };
     const rest = (found: unknown): void => {
-      while (told < reads.length) next(found);
+      while (answered < reads.length) next(found);
     };
     if (this.#isClosed) return rest(new Fault("closed"));
     if (this.#isInMemory) return rest(undefined);
     try {
       const transaction = await this.#begin("readonly", VALUES);
       const values = transaction.objectStore(VALUES);
-      transaction.onabort = () => rest(this.#trouble(transaction.error));
+      transaction.onabort = () => rest(this.#noteFailure(transaction.error));
       // Requests are answered in their order.
       const succeeded = ({ target }: Event): void => next((target as IDBRequest<unknown>).result);
       transaction.onerror = (event) => {
-        // One record that the browser cannot read costs no other.
+        // A record that the browser cannot read must not fail the reads of others.
         event.preventDefault();
-        next(this.#trouble((event.target as IDBRequest).error));
+        next(this.#noteFailure((event.target as IDBRequest).error));
       };
       for (const { id, isKeyOnly } of reads) {
         const request: IDBRequest = isKeyOnly ? values.getKey(id) : values.get(id);
         request.onsuccess = succeeded;
       }
     } catch (error) {
-      rest(this.#trouble(error));
+      rest(this.#noteFailure(error));
     }
   }
 
@@ -346,7 +346,7 @@ export class Store {
    */
   #putEarly(write: Write): void {
     const { length } = this.#writes;
-    const isFirst = !this.#isWriting && length === (this.#early?.puts ?? 0) && length < MOST;
+    const isFirst = !this.#isWriting && length === (this.#early?.puts ?? 0) && length < MOST_WRITES;
     if (!isFirst || write.kind !== "put" || !(write.record instanceof Uint8Array) || this.#newer.has(write.id)) return;
     try {
       if (length === 0) this.#early = undefined;
@@ -355,7 +355,7 @@ export class Store {
       this.#early = { transaction, puts: length + 1 };
       transaction.objectStore(VALUES).put(write.record, write.id);
     } catch {
-      // What is wrong shows when the request is made again.
+      // The request is made again later, and its failure is reported then.
       if (this.#early) abort(this.#early.transaction);
       this.#early = undefined;
     }
@@ -378,7 +378,7 @@ export class Store {
     for (const [at, { write }] of this.#writes.entries()) {
       if (write.kind === "put" && !(write.record instanceof Uint8Array)) bytes += write.size;
       const isAlone = write.kind === "alone" || this.#writes[0]?.write.kind === "alone";
-      if (at > 0 && (at === MOST || bytes > MOST_BYTES || isAlone)) return at;
+      if (at > 0 && (at === MOST_WRITES || bytes > MOST_BYTES || isAlone)) return at;
     }
     return this.#writes.length;
   }
@@ -395,7 +395,7 @@ export class Store {
     try {
       return await attempt(true);
     } catch (error) {
-      failed = this.#trouble(error);
+      failed = this.#noteFailure(error);
     }
     try {
       if (failed.reason === "no_space" && needed > 0 && !(await this.#makeRoom(needed))) throw failed;
@@ -403,7 +403,7 @@ export class Store {
       // A database over its quota accepts removals, but no row.
       return await attempt(failed.reason !== "no_space" || needed > 0);
     } catch (error) {
-      this.#trouble(error);
+      this.#noteFailure(error);
     }
     if (this.#isInMemory) return writes.map((write) => this.#remember(write));
     for (const write of writes) {
@@ -467,11 +467,11 @@ export class Store {
       if (!isBlind) this.#log.forget();
       throw error;
     }
-    // The next row says it.
+    // The next row has these changes.
     if (!withRow) for (const change of changes) if (change[0] !== undefined) this.#owed.set(change[0], change);
     if (!isBlind) accounts.loose.clear();
     this.onEvicted(evicted);
-    if ((committed() + 1) % ROWS === 0) void this.sync();
+    if ((committed() + 1) % SYNC_ROWS === 0) void this.sync();
     return { outcomes, evicted };
   }
 
@@ -555,7 +555,7 @@ export class Store {
   /** Evicts at least this number of bytes after the quota was exceeded. Returns whether anything was evicted. */
   async #makeRoom(needed: number): Promise<boolean> {
     const { quota = Infinity } = (await navigator.storage?.estimate?.().catch(() => undefined)) ?? {};
-    // Otherwise evicting is useless. The database accepts no row now.
+    // A value above the quota never fits. A database over its quota accepts no row.
     return needed <= quota && (await this.#transact([], false, needed)).evicted > 0;
   }
 
@@ -594,6 +594,6 @@ export class Store {
     this.#timer ??= setTimeout(() => {
       this.#timer = undefined;
       void this.sync();
-    }, LATER);
+    }, USES_DELAY_MS);
   }
 }
