@@ -57,7 +57,7 @@ function tools(warmstart, mode) {
   const t = {
     warmstart,
     mode,
-    /** Whether all is asked for, however long it takes. */
+    /** Whether the test runs in a worker. */
     isWorker: typeof document === "undefined",
     equal,
     ok,

@@ -6,7 +6,7 @@ import { fromHex, keyOf, known, limitsOf, payloadOf, sizeOf, textOf, toHex } fro
 
 const FIRST = "first";
 
-/** Misses for which the entry itself is bad: `Reason::is_damage`. */
+/** Misses for which the entry itself is bad: `MissReason::is_damage`. */
 const DAMAGE = ["truncated", "foreign", "malformed", "checksum_mismatch", "key_mismatch"];
 
 export class Player {

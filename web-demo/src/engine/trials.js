@@ -1,4 +1,4 @@
-// The trials: what no time shows. Each runs in a worker of its own, which the page may end at any time.
+// The trials, which show what timings cannot. Each runs in a worker of its own, which the page may end at any time.
 
 import { download, key, open } from "warmstart";
 import { questions } from "../passages.js";

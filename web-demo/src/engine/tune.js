@@ -9,8 +9,7 @@ const ROUNDS = 3;
 const TOLERANCE = 1e-4;
 
 /**
- * Tries every variant here. One that does not compile, or computes anything else than JavaScript does, is
- * out.
+ * Measures every variant on this machine. Rejects one that does not compile, or whose scores differ from JavaScript's.
  *
  * @param onProgress is called with how many variants are done, and how many there are
  * @returns the winner: `{ name, size, us, tried: [{ name, size, us }] }`, times in microseconds a run
