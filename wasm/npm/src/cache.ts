@@ -88,6 +88,9 @@ export class Cache {
    * @throws WarmstartError `http_error` if `value` is a `Response` that is not ok or is partial (206);
    *   `truncated` if it is a `Response` shorter than its `content-length`; `invalid_argument` if it cannot be
    *   stored
+   *
+   * @example
+   * const isStored = await cache.put("config", JSON.stringify(config), { label: "configuration of the model" });
    */
   put(key: KeyInput, value: Value, options?: PutOptions): Promise<boolean> {
     return this.core.put(key, value, options);

@@ -47,7 +47,7 @@ export async function getOrCreate(
       core.counters.buildMs += buildMs;
       const writing = core.write(ticket, id, { payload, metadata, buildMs }, flight.signal);
       const head = { size: payload.size, metadata };
-      // The builder may change its bytes from now on.
+      // The builder may change a small value from now on.
       content = payload.bytes ? { head, bytes: payload.bytes.slice() } : { head, parts: payload.parts };
       return writing;
     });

@@ -50,7 +50,7 @@ export interface PutOptions {
   headers?: HeadersInit;
   /**
    * Hands an `ArrayBuffer`, or the one behind a view, over to the cache, as `postMessage` does: the caller's is empty
-   * from the call on, and its bytes are not copied.
+   * from the call on. Only `put` and `putMany` do so; `getOrCreate` ignores it.
    */
   transfer?: boolean;
   /** Receives the progress of reading a `Response` or a `ReadableStream`. */
@@ -74,7 +74,7 @@ export interface BuildContext {
   onProgress: Progress;
 }
 
-/** Builds a missing value. */
+/** Builds a missing value. A returned buffer of more than 32 MiB must not change until `getOrCreate` resolves. */
 export type Build = (context: BuildContext) => Value | Promise<Value>;
 
 /** Options of `cache.getOrCreate`. */
