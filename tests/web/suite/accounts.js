@@ -100,6 +100,16 @@ export const tests = {
     }
   },
 
+  "a long head of a large value is read from its record": async (t) => {
+    const name = t.database();
+    const cache = await t.open({ name });
+    const label = "L".repeat(100_000);
+    t.equal(await cache.put("large", t.bytes(100_000, 1), { label }), true);
+    const [[, [[, , , { h }]]]] = await rows(name);
+    t.equal(h.length, 0, "the row is short");
+    t.equal((await cache.entries()).map((entry) => [entry.label, entry.size]), [[label, 100_000]]);
+  },
+
   "a row that is spoiled while a cache is open costs no entry": async (t) => {
     const name = t.database();
     const cache = await t.open({ name });

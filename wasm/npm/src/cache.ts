@@ -151,8 +151,9 @@ export class Cache {
   }
 
   /**
-   * Lists all entries in the order of eviction. Reads values of up to 48 KiB, and omits damaged ones. Describes larger
-   * values without reading them.
+   * Lists all entries in the order of eviction. Reads values of up to 48 KiB, and leaves out those that are damaged. What
+   * it says of a larger one is stored beside the value, which may be damaged, or lost by the browser: {@link verify} finds
+   * the damaged ones, and a look-up removes both.
    */
   entries(): Promise<EntryInfo[]> {
     return entries(this.core);

@@ -50,7 +50,7 @@ export interface PutOptions {
   headers?: HeadersInit;
   /**
    * Hands an `ArrayBuffer`, or the one behind a view, over to the cache, as `postMessage` does: the caller's is empty
-   * from the call on. Only `put` and `putMany` do so; `getOrCreate` ignores it.
+   * from the call on. Only `put` and `putMany` do so.
    */
   transfer?: boolean;
   /** Receives the progress of reading a `Response` or a `ReadableStream`. */
@@ -78,7 +78,7 @@ export interface BuildContext {
 export type Build = (context: BuildContext) => Value | Promise<Value>;
 
 /** Options of `cache.getOrCreate`. */
-export interface CreateOptions extends PutOptions {
+export interface CreateOptions extends Omit<PutOptions, "transfer"> {
   /** The format of the returned value. `"bytes"` by default. */
   as?: As;
   /** Receives the progress of the build, also if another call in this tab runs it. */

@@ -8,6 +8,9 @@ export type Part = Blob | ArrayBuffer;
 /** The most bytes of a part: Chromium cannot store one Blob of 400 MiB or more. */
 export const PART = 128 << 20;
 
+/** The longest head in a row of the log, in bytes: all tabs read the rows, and keep the heads. */
+const MOST_HEAD = 4096;
+
 /**
  * The largest payload of a small value, in bytes. Chromium stores records of more than 64 KiB in files of their
  * own, which takes one more step for each read.
@@ -164,9 +167,10 @@ export function partLength(part: unknown): number | undefined {
   return part instanceof Blob ? part.size : part instanceof ArrayBuffer ? part.byteLength : undefined;
 }
 
-/** Returns a large record without its payload; `undefined` for any other record. */
+/** Returns a large record without its payload, and without a long head; `undefined` for any other record. */
 export function largeOf(record: unknown): LargeHead | undefined {
-  return isLarge(record) ? { h: record.h, c: record.c, p: record.p } : undefined;
+  if (!isLarge(record)) return undefined;
+  return { h: record.h.slice(0, record.h.length > MOST_HEAD ? 0 : undefined), c: record.c, p: record.p };
 }
 
 /** Tells whether this has the properties of a large record, apart from its payload. */
