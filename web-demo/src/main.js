@@ -102,10 +102,21 @@ function describeMachine({ search }) {
 }
 
 /** Measures the second visit with both caches, each in a new worker. */
-async function measure() {
-  await engine.ask({ type: "fill" }, "filled");
+async function measure(show) {
+  await fill(show);
+  show("Each second visit runs in a new worker.");
   await secondVisit("default", "default");
   await secondVisit("warm", "warmstart");
+  show();
+}
+
+/** Stores the files in the cache that transformers.js uses as it is shipped. */
+async function fill(show) {
+  show("Filling the default cache.");
+  const { absent } = await engine.ask({ type: "fill" }, "filled");
+  if (absent === 0) return;
+  const way = maxBytes === FULL ? "reload the page, which fetches them" : `allow ${FULL / MEGABYTE} MB again, and reload the page`;
+  throw new Error(`files were evicted; ${way}`);
 }
 
 async function secondVisit(visit, keeps) {
@@ -114,13 +125,16 @@ async function secondVisit(visit, keeps) {
     if (message.type === "phase") visits.phase(visit, message);
     else if (message.type === "ready") resolve(message);
     else if (message.type === "failed") reject(new Error(message.message));
-    else if (message.type === "visit" && message.isFirst) reject(new Error("files are missing: raise the bound, and reload"));
+    else if (message.type === "visit" && message.isFirst) reject(new Error("files are missing; reload the page"));
   });
   try {
     visits.begin(visit);
     const origin = performance.timeOrigin + performance.now();
     worker.send({ type: "visit", keeps, site, origin, maxBytes, device: wanted });
     visits.finish(visit, (await promise).phases);
+  } catch (error) {
+    visits.cancel(visit);
+    throw error;
   } finally {
     worker.end();
   }
@@ -128,7 +142,7 @@ async function secondVisit(visit, keeps) {
 
 /** Flips a byte of the stored model, and starts the model from each cache. */
 async function damage(show) {
-  await engine.ask({ type: "fill" }, "filled");
+  await fill(show);
   const { before, after } = await runTrial("damage", { device });
   const change = `The weight ${before.toPrecision(3)} became ${after.toPrecision(3)}.`;
   show(`${change} Starting the model from the default cache.`);
@@ -191,9 +205,10 @@ async function shrink(show) {
   save("maxBytes", maxBytes);
   await engine.ask({ type: "resize", maxBytes }, "resized");
   showBound();
-  const names = evicted.map(({ name, size: bytes }) => `${name} (${size(bytes)})`).join(", ");
+  // The list of entries begins with the most recently used one.
+  const names = evicted.reverse().map(({ name, size: bytes }) => `${name} (${size(bytes)})`).join(", ");
   if (maxBytes === FULL) show("There is room for everything again. Evicted files are downloaded at the next visit.");
-  else show(names ? `Evicted, least recently used: ${names}.` : "Everything fits.");
+  else show(names ? `Evicted, the least recently used first: ${names}.` : "Everything fits.");
 }
 
 function showBound() {

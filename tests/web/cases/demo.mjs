@@ -124,12 +124,17 @@ export const cases = {
     const page = await visit(browser, url);
     t.ok((await texts(page, "#entries .stored th")).includes("model.onnx"), "the list has the model");
     await runs(t, page, "shrink");
-    t.ok(/Evicted, least recently used: .*model\.onnx/.test(await page.textContent("#shrink-result")), "it says what went");
+    t.ok(/Evicted, the least recently used first: .*model\.onnx/.test(await page.textContent("#shrink-result")), "it says what went");
     t.ok(!(await texts(page, "#entries .stored th")).includes("model.onnx"), "the model went");
     t.ok((await texts(page, "#entries .gone th")).includes("model.onnx"), "the list says that it went");
     // What was used later is still stored.
     t.ok((await texts(page, "#entries .stored th")).some((name) => /^embeddings/.test(name)), "the embeddings stayed");
     await asks(t, page, "What makes dough rise?", /Yeast eats sugar/);
+    const times = () => texts(page, "#visits .time");
+    const before = await times();
+    await runs(t, page, "measure", "failed");
+    t.ok(/allow 400 MB again, and reload/.test(await page.textContent("#measure-result")), "it says what to do");
+    t.equal(await times(), before, "no visit is left half measured");
     await page.reload();
     await arrived(page);
     t.equal(await state(page, "visit"), "first", "what is too large is downloaded again");
@@ -174,13 +179,13 @@ function texts(page, selector) {
 }
 
 /** Presses a button, with the keyboard, and waits until its job has ended well. */
-async function runs(t, page, id) {
+async function runs(t, page, id, end = "done") {
   await page.waitForFunction((id) => document.getElementById(id).ariaDisabled === "false", id, { timeout: LONG });
   await page.focus(`#${id}`);
   await page.keyboard.press("Enter");
   await page.waitForFunction((id) => document.documentElement.dataset[id] !== undefined, id, { timeout: LONG });
   const said = await page.evaluate((id) => document.getElementById(`${id}-result`)?.textContent ?? happened.textContent, id);
-  t.equal(await state(page, id), "done", said);
+  t.equal(await state(page, id), end, said);
   t.equal(await page.evaluate(() => document.activeElement.id), id, "the button keeps the focus");
 }
 

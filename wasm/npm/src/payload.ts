@@ -174,9 +174,9 @@ async function ofBlob(blob: Blob, { blobs, signal }: Reading): Promise<Payload> 
 function ofResponse(response: Response, reading: Reading): Promise<Payload> {
   const { status, url } = response;
   if (!response.ok || status === 206) {
-    const what = `${url || "The server"} responded with status ${status} (${response.type})`;
-    const message = `${what}, which is not stored; request the whole file, and of another origin with CORS.`;
-    throw new WarmstartError("http_error", message, { status, url });
+    const what = `${url || "The server"} responded with status ${status}, which is not stored`;
+    const way = { 0: "request it with CORS", 206: "request the whole file" }[status] ?? "check the URL, or try later";
+    throw new WarmstartError("http_error", `${what}; ${way}.`, { status, url });
   }
   if (response.bodyUsed)
     throw invalid("The body of this Response was already read; store response.clone() before reading it.");

@@ -33,8 +33,9 @@ const handlers = {
   },
   async fill() {
     const { cache, files } = await session.promise;
-    await fillDefaultCache(cache, files);
-    tell({ type: "filled" });
+    const absent = await missing(cache, files);
+    if (absent.length === 0) await fillDefaultCache(cache, files);
+    tell({ type: "filled", absent: absent.length });
   },
   async ask({ id, question }) {
     const { answers } = await session.promise;

@@ -43,6 +43,12 @@ export class Visits {
     this.#draw();
   }
 
+  /** Shows the times of before, because a visit failed. */
+  cancel(visit) {
+    this.#times[visit] = load(visit);
+    this.#draw();
+  }
+
   /** Shows progress or the end of a phase. */
   phase(visit, { name, state, loaded, total, ms }) {
     if (state === "done") {
@@ -74,7 +80,7 @@ export class Visits {
     for (const [place, cell] of this.#cells) {
       const [visit, phase] = place.split(" ");
       const ms = this.#times[visit]?.[phase];
-      const bar = element("span", { class: "bar", "aria-hidden": "true" });
+      const bar = element("span", { class: ms === undefined ? "bar none" : "bar", "aria-hidden": "true" });
       bar.style.setProperty("--share", `${((ms ?? 0) / longest) * 100}%`);
       const time = element("span", { class: ms === undefined ? "time none" : "time" }, ms === undefined ? "–" : duration(ms));
       cell.replaceChildren(bar, time);
