@@ -143,4 +143,13 @@ export const tests = {
       ["refused", "large", 20_000],
     ]);
   },
+
+  "what is put right after everything is removed stays, in memory too": async (t) => {
+    for (const memory of [false, true]) {
+      const cache = await t.open({ memory });
+      await cache.put("key", "old");
+      const [, did] = await Promise.all([cache.clear(), cache.put("key", "new")]);
+      t.equal([did, await cache.get("key", "text")], [true, "new"], `memory: ${memory}`);
+    }
+  },
 };

@@ -36,7 +36,7 @@ interface Read {
 type Write =
   | { kind: "put"; id: string; record: Stored; size: number }
   | { kind: "remove"; id: string; goes?: (record: unknown) => boolean }
-  | { kind: "alone"; work: (withRow: boolean) => Promise<Outcome> }
+  | { kind: "alone"; clears?: true; work: (withRow: boolean) => Promise<Outcome> }
   | { kind: "sync" };
 
 /** Why a put was refused, if it was; whether a removal found an entry. */
@@ -154,8 +154,7 @@ export class Store {
 
   /** Removes all values. */
   async clear(): Promise<void> {
-    await this.#write({ kind: "alone", work: (withRow) => this.#clear(withRow) });
-    this.#memory.clear();
+    await this.#write({ kind: "alone", clears: true, work: (withRow) => this.#clear(withRow) });
   }
 
   /**
@@ -423,7 +422,7 @@ export class Store {
       this.onEvicted(this.#memory.put(write.id, write.record, write.size, Date.now()));
     } else if (write.kind === "remove") {
       return this.#memory.remove(write.id);
-    }
+    } else if (write.kind === "alone" && write.clears) this.#memory.clear();
     return undefined;
   }
 
@@ -560,6 +559,7 @@ export class Store {
   }
 
   async #clear(withRow: boolean): Promise<Outcome> {
+    this.#memory.clear();
     const transaction = await this.#begin("readwrite", STORES);
     for (const store of STORES) transaction.objectStore(store).clear();
     this.#log.forget();
