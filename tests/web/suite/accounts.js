@@ -325,6 +325,23 @@ export const tests = {
     const order = (await cache.entries()).map((entry) => entry.text);
     t.equal(order, ["b", "c", "a"]);
   },
+
+  "a row with gaps, or with a size that is none, costs no entry": async (t) => {
+    const long = [["a", 1, 5]];
+    long.length = 2 ** 32 - 1;
+    for (const row of [[, ["a", 1, 5]], long, [["a", 1, Infinity]], [["a", 1, Number.MAX_VALUE], ["b", 1, Number.MAX_VALUE]]]) {
+      const name = t.database();
+      let cache = await t.open({ name });
+      await fill(t, cache, "ab");
+      await cache.close();
+      await rewrite(name, () => row, "log");
+      cache = await t.open({ name, maxBytes: 9 * ENTRY });
+      await fill(t, cache, "c");
+      t.equal((await cache.entries()).map(({ text }) => text).sort(), ["a", "b", "c"]);
+      t.equal((await cache.stats()).bytes, 3 * ENTRY);
+      await cache.close();
+    }
+  },
 };
 
 /** The record as if the next version had written it: its version is raised, the checksum of its head right. */

@@ -82,7 +82,8 @@ export function admits({ maxBytes = Infinity, maxEntries = Infinity }: Limits, s
 
 /** Whether a row of the log is a list of changes. */
 export function isRow(row: unknown): row is Change[] {
-  return Array.isArray(row) && row.length > 0 && row.every(isChange);
+  // Not `every`, which skips what is missing.
+  return Array.isArray(row) && row.length > 0 && row.findIndex((change) => !isChange(change)) === -1;
 }
 
 /** Whether a row replaces all rows before it. */
@@ -96,5 +97,6 @@ function isChange(change: unknown): boolean {
   if (change.length === 0) return true;
   if (typeof id !== "string" || (change.length > 1 && typeof usedMs !== "number")) return false;
   if (change.length < 3) return true;
-  return typeof size === "number" && size >= 0 && (large === undefined || isLarge(large));
+  // With others, sums would be no numbers.
+  return Number.isSafeInteger(size) && (size as number) >= 0 && (large === undefined || isLarge(large));
 }
