@@ -342,6 +342,22 @@ export const tests = {
       await cache.close();
     }
   },
+
+  "an entry that the lost row replaced is counted and listed as it is": async (t) => {
+    const name = t.database();
+    let cache = await t.open({ name });
+    await cache.put("a", t.bytes(60_000, 1), { label: "old" });
+    await cache.put("b", value(t, 2));
+    await cache.put("a", t.bytes(70_000, 1), { label: "new" });
+    await cache.put("c", value(t, 3));
+    await cache.close();
+    const [, , [lost]] = await rows(name);
+    await rewrite(name, (row, number) => (number === lost ? undefined : row), "log");
+    cache = await t.open({ name });
+    const listed = (await cache.entries()).map(({ text, label, size }) => [text, label, size]);
+    t.equal(listed.sort(), [["a", "new", 70_000], ["b", undefined, SIZE], ["c", undefined, SIZE]]);
+    t.equal((await cache.stats()).bytes, 70_128 + 2 * ENTRY);
+  },
 };
 
 /** The record as if the next version had written it: its version is raised, the checksum of its head right. */

@@ -65,16 +65,18 @@ export class Log {
     const ids = (await result(values.getAllKeys())).filter((key) => typeof key === "string");
     const there = new Set(ids);
     for (const id of [...accounts.entries.keys()]) if (!there.has(id)) accounts.apply([[id]]);
-    for (const id of ids) {
-      if (accounts.entries.has(id)) continue;
+    // Those that have accounts keep their order; but the row that is lost may have replaced one of them.
+    for (const id of new Set([...accounts.entries.keys(), ...ids])) {
       const record = await result<unknown>(values.get(id));
       const found = opened(record, id);
       if (typeof found === "string" && isDamage(found)) {
         values.delete(id);
+        accounts.apply([[id]]);
         continue;
       }
       // An entry of a newer version counts with the size that this version can see.
-      const usedMs = typeof found === "string" ? Date.now() : found.head.createdMs;
+      const sinceMs = typeof found === "string" ? Date.now() : found.head.createdMs;
+      const usedMs = accounts.entries.get(id)?.usedMs ?? sinceMs;
       accounts.apply([[id, usedMs, storedSize(record), largeOf(record)]]);
     }
     const log = transaction.objectStore(LOG);
