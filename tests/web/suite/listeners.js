@@ -105,4 +105,11 @@ export const tests = {
     seen.check(1);
     t.equal(told, ["key"]);
   },
+
+  "a listener that changes the builder's bytes changes no result": async (t) => {
+    const cache = await t.open({ maxBytes: 10 });
+    const bytes = new Uint8Array(100).fill(1);
+    cache.events.on("refused", () => bytes.fill(2));
+    t.equal(await cache.getOrCreate("key", () => bytes), new Uint8Array(100).fill(1));
+  },
 };

@@ -144,7 +144,8 @@ export class Core {
       this.#stored(id, size, reason);
       return reason === undefined;
     };
-    return isAdmitted ? this.store.put(id, record).then(done) : Promise.resolve(done("oversize"));
+    // Listeners may change the builder's bytes, so none is called yet.
+    return (isAdmitted ? this.store.put(id, record) : Promise.resolve("oversize")).then(done);
   }
 
   async has(input: KeyInput): Promise<boolean> {
