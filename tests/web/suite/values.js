@@ -354,4 +354,20 @@ export const tests = {
     t.ok(chunks.length > 1, "more than one chunk");
     t.equal(new Uint8Array(await new Blob(chunks).arrayBuffer()), bytes);
   },
+
+  "a buffer that can be resized is stored as it was": async (t) => {
+    if (!("resizable" in ArrayBuffer.prototype)) t.lacking("resizable ArrayBuffer");
+    const cache = await t.open();
+    for (const size of [100, 60_000, 5 * MIB]) {
+      for (const transfer of [false, true]) {
+        const bytes = t.bytes(size, 1);
+        const buffer = new ArrayBuffer(size, { maxByteLength: 2 * size });
+        new Uint8Array(buffer).set(bytes);
+        const stored = cache.put("key", buffer, { transfer });
+        t.equal(buffer.detached ?? transfer, transfer);
+        if (!transfer) buffer.resize(size / 2);
+        t.equal([await stored, await cache.get("key")], [true, bytes], `${size} bytes, transfer: ${transfer}`);
+      }
+    }
+  },
 };

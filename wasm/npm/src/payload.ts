@@ -125,14 +125,14 @@ function ofBuffer(value: ArrayBuffer | ArrayBufferView, reading: Reading): Paylo
   const buffer: ArrayBufferLike = ArrayBuffer.isView(value) ? value.buffer : value;
   if ((buffer as { detached?: boolean }).detached)
     throw invalid("The buffer was transferred, so its bytes are gone; store it before transferring it.");
-  // Blobs do not accept shared memory.
   const isShared = !(buffer instanceof ArrayBuffer);
   const isOwn = reading.transfer === true && !isShared;
   const given = isOwn ? structuredClone(value, { transfer: [buffer] }) : value;
   let bytes = ArrayBuffer.isView(given)
     ? new Uint8Array(given.buffer, given.byteOffset, given.byteLength)
     : new Uint8Array(given);
-  if (isShared) bytes = new Uint8Array(bytes);
+  // Blobs accept no memory that is shared or resizable.
+  if (isShared || (buffer as { resizable?: boolean }).resizable) bytes = new Uint8Array(bytes);
   return ofBytes(bytes as Uint8Array<ArrayBuffer>, isOwn || isShared);
 }
 
