@@ -358,6 +358,27 @@ export const tests = {
     t.equal(listed.sort(), [["a", "new", 70_000], ["b", undefined, SIZE], ["c", undefined, SIZE]]);
     t.equal((await cache.stats()).bytes, 70_128 + 2 * ENTRY);
   },
+
+  "a removal that had no row is not told of what another tab stored since": async (t) => {
+    for (const limits of [{}, { maxEntries: 9 }]) {
+      const name = t.database();
+      const one = await t.open({ name, ...limits });
+      const two = await t.open({ name, ...limits });
+      await one.putMany([["key", "old"], ["other", "1"]]);
+      const real = IDBObjectStore.prototype.put;
+      t.after(() => (IDBObjectStore.prototype.put = real));
+      IDBObjectStore.prototype.put = function (...given) {
+        if (this.name === "log") throw new DOMException("full", "QuotaExceededError");
+        return real.apply(this, given);
+      };
+      t.equal(await one.delete("key"), true);
+      IDBObjectStore.prototype.put = real;
+      t.equal([await two.put("key", "new"), await one.put("last", "2")], [true, true]);
+      for (const cache of [one, two]) {
+        t.equal((await cache.entries()).map(({ text }) => text).sort(), ["key", "last", "other"]);
+      }
+    }
+  },
 };
 
 /** The record as if the next version had written it: its version is raised, the checksum of its head right. */

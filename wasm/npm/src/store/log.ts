@@ -76,8 +76,7 @@ export class Log {
       }
       // An entry of a newer version counts with the size that this version can see.
       const sinceMs = typeof found === "string" ? Date.now() : found.head.createdMs;
-      const usedMs = accounts.entries.get(id)?.usedMs ?? sinceMs;
-      accounts.apply([[id, usedMs, storedSize(record), largeOf(record)]]);
+      accounts.apply([[id, accounts.entries.get(id)?.usedMs ?? sinceMs, storedSize(record), largeOf(record)]]);
     }
     const log = transaction.objectStore(LOG);
     log.clear();

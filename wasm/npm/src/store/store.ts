@@ -209,12 +209,12 @@ export class Store {
 
   /** Writes uses without waiting, for a page that is being hidden and may never run again. */
   flushNow(): void {
-    if (this.#connection === undefined || this.#owed.size === 0) return;
+    if (this.#connection === undefined || ![...this.#owed.values()].some(isUse)) return;
     try {
       const transaction = this.#connection.transaction(LOG, "readwrite");
-      transaction.objectStore(LOG).put([...this.#owed.values()]);
+      transaction.objectStore(LOG).put([...this.#owed.values()].filter(isUse));
       transaction.commit?.();
-      this.#owed.clear();
+      for (const [id, change] of this.#owed) if (isUse(change)) this.#owed.delete(id);
     } catch {
       // They are written later, if the page continues.
     }
@@ -432,24 +432,25 @@ export class Store {
     withRow: boolean,
     needed = 0,
   ): Promise<{ outcomes: Outcome[]; evicted: number }> {
-    const early = this.#early;
+    const [early, owed] = [this.#early, this.#owed];
     this.#early = undefined;
     const transaction = early?.transaction ?? (await this.#begin("readwrite", STORES));
     const { accounts } = this.#log;
+    this.#owed = new Map();
+    const changes: Change[] = [];
+    const { maxBytes, maxEntries } = this.#limits;
     // Where nothing is to be decided, nothing is read.
     const isBlind =
-      needed === 0 &&
-      this.#limits.maxBytes === undefined &&
-      this.#limits.maxEntries === undefined &&
+      needed === 0 && maxBytes === undefined && maxEntries === undefined && [...owed.values()].every(isUse) &&
       writes.every((write) => write.kind === "put" && !this.#newer.has(write.id));
-    const owed = this.#owed;
-    this.#owed = new Map();
-    const changes = [...owed.values()];
     let outcomes: Outcome[];
     let evicted = 0;
     let committed = (): number => 0;
     try {
       const before = isBlind ? [] : await this.#before(transaction, writes);
+      // What is owed as a removal may have been stored again by another tab.
+      for (const each of owed.values())
+        if (isUse(each) || (await result(transaction.objectStore(VALUES).getKey(each[0]!))) === undefined) changes.push(each);
       outcomes = this.#change(transaction, writes, before, changes, early?.puts ?? 0);
       if (!isBlind) {
         accounts.apply(changes);
@@ -597,3 +598,6 @@ export class Store {
     }, USES_DELAY_MS);
   }
 }
+
+/** Whether this is no removal, which must not be told of an entry that was stored since. */
+const isUse = (change: Change): boolean => change.length > 1;
