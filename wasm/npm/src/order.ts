@@ -77,8 +77,7 @@ export class Order {
   /** Removes everything. Values that are still being read are not stored any more. */
   async clear(work: () => Promise<void>): Promise<void> {
     for (const ticket of [...this.#tickets.values()].flat()) ticket.overtakenBy("clear");
-    const clearing = work();
-    this.#clearing = clearing;
+    const clearing = (this.#clearing = work());
     this.isIdle = false;
     await clearing.finally(() => {
       if (this.#clearing === clearing) this.#clearing = undefined;

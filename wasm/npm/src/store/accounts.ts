@@ -75,6 +75,9 @@ export class Accounts {
   }
 }
 
+/** Tells whether nothing is evicted. */
+export const isUnlimited = ({ maxBytes, maxEntries }: Limits): boolean => maxBytes === undefined && maxEntries === undefined;
+
 /** Whether an entry of this size fits within the limits. */
 export function admits({ maxBytes = Infinity, maxEntries = Infinity }: Limits, size: number): boolean {
   return maxBytes > 0 && maxEntries >= 1 && size <= maxBytes;

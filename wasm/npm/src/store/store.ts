@@ -1,4 +1,4 @@
-import { type Accounts, admits, type Change, type Limits } from "./accounts.js";
+import { type Accounts, admits, type Change, isUnlimited, type Limits } from "./accounts.js";
 import {
   abort, complete, connect, Fault, fault, LOG, PIECES, result, STORES, VALUES,
 } from "./database.js";
@@ -418,11 +418,9 @@ export class Store {
 
   /** Makes a change in memory. */
   #remember(write: Write): Outcome {
-    if (write.kind === "put") {
-      this.onEvicted(this.#memory.put(write.id, write.record, write.size, Date.now()));
-    } else if (write.kind === "remove") {
-      return this.#memory.remove(write.id);
-    } else if (write.kind === "alone" && write.clears) this.#memory.clear();
+    if (write.kind === "put") this.onEvicted(this.#memory.put(write.id, write.record, write.size, Date.now()));
+    if (write.kind === "remove") return this.#memory.remove(write.id);
+    if (write.kind === "alone" && write.clears) this.#memory.clear();
     return undefined;
   }
 
@@ -438,10 +436,9 @@ export class Store {
     const { accounts } = this.#log;
     this.#owed = new Map();
     const changes: Change[] = [];
-    const { maxBytes, maxEntries } = this.#limits;
     // Where nothing is to be decided, nothing is read.
     const isBlind =
-      needed === 0 && maxBytes === undefined && maxEntries === undefined && [...owed.values()].every(isUse) &&
+      needed === 0 && isUnlimited(this.#limits) && [...owed.values()].every(isUse) &&
       writes.every((write) => write.kind === "put" && !this.#newer.has(write.id));
     let outcomes: Outcome[];
     let evicted = 0;
@@ -449,8 +446,10 @@ export class Store {
     try {
       const before = isBlind ? [] : await this.#before(transaction, writes);
       // What is owed as a removal may have been stored again by another tab.
-      for (const each of owed.values())
-        if (isUse(each) || (await result(transaction.objectStore(VALUES).getKey(each[0]!))) === undefined) changes.push(each);
+      for (const each of owed.values()) {
+        const there = isUse(each) ? undefined : await result(transaction.objectStore(VALUES).getKey(each[0]!));
+        if (there === undefined) changes.push(each);
+      }
       outcomes = this.#change(transaction, writes, before, changes, early?.puts ?? 0);
       if (!isBlind) {
         accounts.apply(changes);
@@ -599,5 +598,5 @@ export class Store {
   }
 }
 
-/** Whether this is no removal, which must not be told of an entry that was stored since. */
+/** Tells whether this is no removal: a row must not remove an entry that another tab has stored since. */
 const isUse = (change: Change): boolean => change.length > 1;
