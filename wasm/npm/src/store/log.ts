@@ -21,8 +21,7 @@ export class Log {
   async catchUp(transaction: IDBTransaction): Promise<void> {
     const log = transaction.objectStore(LOG);
     const range = IDBKeyRange.lowerBound(this.#seen, true);
-    const rows = await result<unknown[]>(log.getAll(range));
-    const numbers = rows.length === 0 ? [] : await result(log.getAllKeys(range, rows.length));
+    const [rows, numbers] = await Promise.all([result<unknown[]>(log.getAll(range)), result(log.getAllKeys(range))]);
     let isWhole = true;
     rows.forEach((row, at) => {
       const number = numbers[at] as number;

@@ -1,4 +1,4 @@
-import { complete, fault, PIECES, result } from "./database.js";
+import { complete, fault, PIECES } from "./database.js";
 import { type Part, partLength, type Pieces } from "./record.js";
 
 /**
@@ -41,10 +41,10 @@ export function dropPieces(transaction: IDBTransaction, id: string): void {
   transaction.objectStore(PIECES).delete(IDBKeyRange.bound([id], [id, []]));
 }
 
-/** Removes the pieces of tabs that died: no entry names them, and they are older than {@link YOUNG_MS}. */
-export async function sweepPieces(transaction: IDBTransaction, named: ReadonlySet<unknown>): Promise<void> {
+/** Removes those of all pieces that tabs left when they died: no entry names them, and they are older than {@link YOUNG_MS}. */
+export function sweepPieces(transaction: IDBTransaction, keys: IDBValidKey[], named: ReadonlySet<unknown>): void {
   const now = Date.now();
-  for (const key of await result(transaction.objectStore(PIECES).getAllKeys())) {
+  for (const key of keys) {
     const id: unknown = Array.isArray(key) ? key[0] : undefined;
     const isYoung = Math.abs(now - Number.parseInt(String(id), 10)) < YOUNG_MS;
     if (!isYoung && !named.has(id)) transaction.objectStore(PIECES).delete(key);

@@ -572,7 +572,8 @@ export class Store {
   }
 
   async #catchUp(transaction: IDBTransaction): Promise<void> {
-    await this.#log.catchUp(transaction);
+    const sweeping = this.#isSwept ? [] : result(transaction.objectStore(PIECES).getAllKeys());
+    const [pieces] = await Promise.all([sweeping, this.#log.catchUp(transaction)]);
     // Another connection has forgotten the accounts, and knows nothing of this transaction.
     if (this.#connection !== transaction.db) {
       this.#log.forget();
@@ -580,7 +581,7 @@ export class Store {
     }
     if (this.#isSwept) return;
     const { entries } = this.#log.accounts;
-    await sweepPieces(transaction, new Set(Array.from(entries.values(), ({ large }) => large?.p?.id)));
+    sweepPieces(transaction, pieces, new Set(Array.from(entries.values(), ({ large }) => large?.p?.id)));
     this.#isSwept = true;
   }
 
