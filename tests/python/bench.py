@@ -46,8 +46,8 @@ class Bench:
         self.quick = quick
         self.rows: list[dict] = []
 
-    def bounded(self, name: str, value: float, unit: str, against: str, sense: str, bound: float) -> None:
-        holds = value <= bound if sense == "<=" else value == bound
+    def bounded(self, name: str, value: float, unit: str, against: str, sense: str, bound: float | None) -> None:
+        holds = bound is None or (value <= bound if sense == "<=" else value == bound)
         self.add(name, value, unit, against, bound, sense, holds)
 
     def add(self, name, value, unit, against="none", bound=None, sense="<=", holds=True) -> None:
@@ -92,7 +92,7 @@ class Bench:
                 times[side].append(batch(side, sizes[side]))
         gc.enable()
         ratio = statistics.median(mine / other for mine, other in zip(*times, strict=True))
-        self.add(name, ratio, "ratio", against, bound, holds=bound is None or ratio <= bound)
+        self.bounded(name, ratio, "ratio", against, "<=", bound)
         self.add(f"{name}/{subject}", statistics.median(times[0]) * 1e6, "us")
         self.add(f"{name}/{against}", statistics.median(times[1]) * 1e6, "us")
 

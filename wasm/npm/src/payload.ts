@@ -126,14 +126,14 @@ function ofBuffer(value: ArrayBuffer | ArrayBufferView, reading: Reading): Paylo
   if ((buffer as { detached?: boolean }).detached)
     throw invalid("The buffer was transferred, so its bytes are gone; store it before transferring it.");
   const isShared = !(buffer instanceof ArrayBuffer);
+  // Blobs accept no memory that is shared or resizable.
+  const isCopied = isShared || (buffer as { resizable?: boolean }).resizable === true;
   const isOwn = reading.transfer === true && !isShared;
   const given = isOwn ? structuredClone(value, { transfer: [buffer] }) : value;
-  let bytes = ArrayBuffer.isView(given)
+  const bytes = ArrayBuffer.isView(given)
     ? new Uint8Array(given.buffer, given.byteOffset, given.byteLength)
     : new Uint8Array(given);
-  // Blobs accept no memory that is shared or resizable.
-  if (isShared || (buffer as { resizable?: boolean }).resizable) bytes = new Uint8Array(bytes);
-  return ofBytes(bytes as Uint8Array<ArrayBuffer>, isOwn || isShared);
+  return ofBytes((isCopied ? new Uint8Array(bytes) : bytes) as Uint8Array<ArrayBuffer>, isOwn || isCopied);
 }
 
 function ofBytes(bytes: Uint8Array<ArrayBuffer>, isOwn: boolean): Payload {

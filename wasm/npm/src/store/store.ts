@@ -594,7 +594,7 @@ export class Store {
   #later(): void {
     this.#timer ??= setTimeout(() => {
       this.#timer = undefined;
-      void this.sync();
+      if (this.#owed.size > 0) void this.sync();
     }, USES_DELAY_MS);
   }
 }
