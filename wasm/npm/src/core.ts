@@ -7,7 +7,7 @@ import { Flights } from "./flight.js";
 import { idOf, type KeyInput, keyOf, textOf } from "./key.js";
 import { encodeMetadata } from "./metadata.js";
 import { Order, type Ticket } from "./order.js";
-import { fill, isStream, type Payload, payloadOf, release } from "./payload.js";
+import { fill, type Payload, payloadOf, release } from "./payload.js";
 import {
   type Found, type Head, isDamage, type LargeRecord, opened, type Stored, storedSize,
 } from "./store/record.js";
@@ -92,7 +92,7 @@ export class Core {
   /** Looks a value up without counting it as a use. Only the head of a large one is verified. */
   async peek(id: string): Promise<Found | string> {
     const record = await new Promise((resolve) => this.store.read(id, resolve));
-    return record instanceof Fault ? reasonOf(record) : this.#found(record, id);
+    return record instanceof Fault ? record.reason : this.#found(record, id);
   }
 
   async put(input: KeyInput, value: Value, options: PutOptions = {}): Promise<boolean> {
@@ -103,8 +103,10 @@ export class Core {
     const taken = payloadOf(value, { blobs: this.store.storesBlobs, signal, onProgress, transfer });
     const write = (ticket: Ticket, payload: Payload): Promise<boolean> =>
       this.write(ticket, id, { payload, metadata, buildMs: 0 }, signal);
+    // Reading these depends on the network or other code, and so may never end.
+    const isFinite = !(value instanceof Response || value instanceof ReadableStream);
     // Awaiting an available value would let the caller change it.
-    return this.order.run(id, "write", !isStream(value), (ticket) =>
+    return this.order.run(id, "write", isFinite, (ticket) =>
       taken instanceof Promise ? taken.then((payload) => write(ticket, payload)) : write(ticket, taken),
     );
   }
@@ -189,7 +191,7 @@ export class Core {
 
   /** Returns the result of a look-up in the requested format; synchronously if nothing is left to do. */
   #answer(id: string, record: unknown, as: As, lazy: boolean): Answer | Promise<Answer> {
-    if (record instanceof Fault) return this.missed(id, reasonOf(record));
+    if (record instanceof Fault) return this.missed(id, record.reason);
     const found = this.#found(record, id);
     if (typeof found === "string") return this.missed(id, found, isDamage(found) ? this.#isBad(id) : undefined);
     if (as === "response" && lazy) return { value: this.#lazy(id, found) };
@@ -318,9 +320,4 @@ export class Core {
 export function checkedAs(as: As): As {
   if (["bytes", "blob", "text", "json", "response"].includes(as)) return as;
   throw invalid(`"${as}" is not a format; use "bytes", "blob", "text", "json" or "response".`);
-}
-
-/** Returns the miss reason of a failed request. */
-function reasonOf({ reason }: Fault): string {
-  return reason === "closing" ? "unavailable" : reason;
 }

@@ -22,7 +22,8 @@ export function load(): void {
   try {
     ({ memory } = engine.initSync({ module: decoded(hex) }));
   } catch (cause) {
-    throw unsupported(cause);
+    const message = "WebAssembly is not usable here; a content security policy must allow 'wasm-unsafe-eval'.";
+    throw new WarmstartError("unsupported", message, { cause });
   }
   envelope = new engine.Envelope();
 }
@@ -114,11 +115,4 @@ function decoded(inlined: string): Uint8Array<ArrayBuffer> {
   if (fromHex) return fromHex.call(Uint8Array, inlined);
   // Browsers of before 2025.
   return Uint8Array.from(inlined.match(/../g) ?? [], (digits) => parseInt(digits, 16));
-}
-
-/** Creates the error for a page that cannot load the engine. */
-function unsupported(cause: unknown): WarmstartError {
-  const message =
-    "WebAssembly is not usable here; a content security policy must allow 'wasm-unsafe-eval'.";
-  return new WarmstartError("unsupported", message, { cause });
 }

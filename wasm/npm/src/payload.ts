@@ -116,11 +116,6 @@ export function release(payload: Payload): void {
   payload.reserved = 0;
 }
 
-/** Whether reading `value` depends on the network or other code, and so may never end. */
-export function isStream(value: Value): boolean {
-  return value instanceof Response || value instanceof ReadableStream;
-}
-
 function ofBuffer(value: ArrayBuffer | ArrayBufferView, reading: Reading): Payload {
   const buffer: ArrayBufferLike = ArrayBuffer.isView(value) ? value.buffer : value;
   if ((buffer as { detached?: boolean }).detached)

@@ -17,9 +17,7 @@ const TIMEOUT = 3000;
 /** The number of timers that make up the timeout. While a page computes, only one of them can elapse. */
 const STRETCHES = 3;
 
-/**
- * A failure of IndexedDB: a reason of the core, or `"closing"`, after which the database can be opened again.
- */
+/** A failure of IndexedDB, with a reason of the core. */
 export class Fault extends Error {
   constructor(readonly reason: string, options?: ErrorOptions) {
     super(reason, options);
@@ -104,8 +102,6 @@ function upgrade({ result: database, transaction }: IDBOpenDBRequest): void {
 
 const REASONS: Record<string, string> = {
   QuotaExceededError: "no_space",
-  // The connection is closing: another tab deletes or upgrades the database, or site data was cleared.
-  InvalidStateError: "closing",
   VersionError: "newer_version",
   // The browser cannot store the value: it is too large, or of an unsupported kind.
   DataError: "too_long",

@@ -25,10 +25,6 @@ export class Memory {
     return this.setLimits(this.#limits);
   }
 
-  use(id: string, now: number): void {
-    this.accounts.apply([[id, now]]);
-  }
-
   remove(id: string): boolean {
     // Most calls find nothing.
     if (!this.#records.delete(id)) return false;

@@ -28,15 +28,20 @@ export async function storePieces(
       });
     }
   } catch (error) {
-    const transaction = await begin();
-    dropPieces(transaction, id);
-    await complete(transaction).catch(() => undefined);
+    await removePieces(id, begin).catch(() => undefined);
     throw error;
   }
   return { id, lengths };
 }
 
 /** Removes the pieces with this id. */
+export async function removePieces(id: string, begin: () => Promise<IDBTransaction>): Promise<void> {
+  const transaction = await begin();
+  dropPieces(transaction, id);
+  await complete(transaction);
+}
+
+/** Requests the removal of the pieces with this id. */
 export function dropPieces(transaction: IDBTransaction, id: string): void {
   transaction.objectStore(PIECES).delete(IDBKeyRange.bound([id], [id, []]));
 }

@@ -4,7 +4,7 @@ import {
 } from "./database.js";
 import { Log } from "./log.js";
 import { Memory } from "./memory.js";
-import { dropPieces, storePieces, sweepPieces } from "./pieces.js";
+import { dropPieces, removePieces, storePieces, sweepPieces } from "./pieces.js";
 import {
   largeOf, opened, type Part, partLength, type Piece, type Pieces, type Stored, storedSize,
 } from "./record.js";
@@ -88,7 +88,7 @@ export class Store {
       if (inMemory) store.#giveUp();
       else await store.#connect();
     } catch (error) {
-      store.reason = fault(error).reason;
+      store.#noteFailure(error);
       store.#giveUp();
     }
     return store;
@@ -117,7 +117,7 @@ export class Store {
   /** Notes a use, which is written later. */
   used(id: string): void {
     const now = Date.now();
-    if (this.#memory.accounts.entries.has(id)) return this.#memory.use(id, now);
+    if (this.#memory.accounts.entries.has(id)) return this.#memory.accounts.apply([[id, now]]);
     this.#owed.delete(id);
     this.#owed.set(id, [id, now]);
     this.#later();
@@ -174,7 +174,7 @@ export class Store {
       return work(record);
     }
     const did = await work({ ...record, b: [], p: pieces });
-    if (!did) await this.#drop(pieces.id).catch(() => undefined);
+    if (!did) await removePieces(pieces.id, begin).catch(() => undefined);
     return did;
   }
 
@@ -209,12 +209,13 @@ export class Store {
 
   /** Writes uses without waiting, for a page that is being hidden and may never run again. */
   flushNow(): void {
-    if (this.#connection === undefined || ![...this.#owed.values()].some(isUse)) return;
+    const uses = [...this.#owed.values()].filter(isUse);
+    if (this.#connection === undefined || uses.length === 0) return;
     try {
       const transaction = this.#connection.transaction(LOG, "readwrite");
-      transaction.objectStore(LOG).put([...this.#owed.values()].filter(isUse));
+      transaction.objectStore(LOG).put(uses);
       transaction.commit?.();
-      for (const [id, change] of this.#owed) if (isUse(change)) this.#owed.delete(id);
+      for (const [id] of uses) this.#owed.delete(id!);
     } catch {
       // They are written later, if the page continues.
     }
@@ -235,7 +236,7 @@ export class Store {
   /** Records a failure, and returns it. If a newer version has upgraded the database, memory takes its place. */
   #noteFailure(error: unknown): Fault {
     const failed = fault(error);
-    this.reason = failed.reason === "closing" ? "unavailable" : failed.reason;
+    this.reason = failed.reason;
     if (failed.reason === "newer_version") this.#giveUp();
     return failed;
   }
@@ -282,7 +283,8 @@ export class Store {
     try {
       if (this.#connection) return this.#connection.transaction(stores, mode);
     } catch (error) {
-      if (fault(error).reason !== "closing") throw fault(error);
+      // The connection is closing: another tab deletes or upgrades the database, or site data was cleared.
+      if ((error as DOMException).name !== "InvalidStateError") throw error;
       this.#connection = undefined;
     }
     return (await this.#connect()).transaction(stores, mode);
@@ -361,7 +363,6 @@ export class Store {
   }
 
   async #writeAll(): Promise<void> {
-    if (this.#isWriting) return;
     this.#isWriting = true;
     while (this.#writes.length > 0) {
       const batch = this.#writes.splice(0, this.#count());
@@ -577,18 +578,12 @@ export class Store {
     // Another connection has forgotten the accounts, and knows nothing of this transaction.
     if (this.#connection !== transaction.db) {
       this.#log.forget();
-      throw new Fault("closing");
+      throw new Fault("unavailable");
     }
     if (this.#isSwept) return;
     const { entries } = this.#log.accounts;
     sweepPieces(transaction, pieces, new Set(Array.from(entries.values(), ({ large }) => large?.p?.id)));
     this.#isSwept = true;
-  }
-
-  async #drop(id: string): Promise<void> {
-    const transaction = await this.#begin("readwrite", PIECES);
-    dropPieces(transaction, id);
-    await complete(transaction);
   }
 
   #later(): void {
