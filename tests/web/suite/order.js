@@ -11,6 +11,8 @@ async function transactionsOf(t, work) {
     return original.call(this, names, mode, options);
   };
   t.after(() => (IDBDatabase.prototype.transaction = original));
+  // Reads of this task may share the transaction of the last ones.
+  await t.sleep(0);
   await work();
   IDBDatabase.prototype.transaction = original;
   return begun;
@@ -42,6 +44,30 @@ export const tests = {
     });
     t.ok(begun.readwrite <= 4, `${begun.readwrite} transactions`);
     t.equal((await cache.stats()).entries, 100);
+  },
+
+  "reads one after the other share transactions": async (t) => {
+    const cache = await t.open();
+    const keys = Array.from({ length: 200 }, (_, at) => `key ${at}`);
+    await cache.putMany(keys.map((key) => [key, key]));
+    const begun = await transactionsOf(t, async () => {
+      for (const key of keys) t.equal(await cache.get(key, "text"), key);
+    });
+    t.ok(begun.readonly <= 100, `${begun.readonly} transactions`);
+  },
+
+  "a put does not wait for the end of a loop of reads, in another tab neither": async (t) => {
+    const cache = await t.open();
+    const other = await t.open({ name: cache.name });
+    await cache.put("key", "value");
+    for (const writer of [cache, other]) {
+      let isStored = false;
+      const storing = writer.put("other", "value").then(() => (isStored = true));
+      const until = performance.now() + 5000;
+      while (!isStored && performance.now() < until) t.equal(await cache.get("key", "text"), "value");
+      t.ok(isStored, "stored while the loop runs");
+      await storing;
+    }
   },
 
   "putMany and getMany keep the order": async (t) => {

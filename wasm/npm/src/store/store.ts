@@ -13,6 +13,8 @@ export { Fault } from "./database.js";
 
 /** The most bytes that memory holds of values that the database had no space for. */
 const MEMORY_BYTES = 64 << 20;
+/** The time for which a transaction takes more reads, in milliseconds. The writes of all tabs wait until it ends. */
+const READING_MS = 30;
 /** The time that uses wait to be written together, in milliseconds. */
 const USES_DELAY_MS = 1000;
 /** The most changes in one transaction: a larger one would delay those after it. */
@@ -70,6 +72,11 @@ export class Store {
   /** The ids of entries of a newer version that were seen. They are not replaced. */
   readonly #newer = new Set<string>();
   #reads: Read[] = [];
+  /**
+   * Requests a record in the transaction of the last look-up: code that looks up one record after the other needs no new
+   * transaction for each.
+   */
+  #continued: ((read: Read) => void) | undefined;
   #writes: { write: Write; resolve: (outcome: Outcome) => void }[] = [];
   #isWriting = false;
   /** A transaction with the first of the changes that wait, see {@link #putEarly}. */
@@ -301,35 +308,46 @@ export class Store {
     this.#reads = [];
     // Records with neighbouring keys lie close together on the disk.
     if (reads.length > 1) reads.sort((one, other) => (one.id < other.id ? -1 : Number(one.id > other.id)));
-    let answered = 0;
-    const next = (found: unknown): void => {
-      const read = reads[answered++];
-      const isMissing = found === undefined || found instanceof Fault;
-      read?.tell((isMissing ? this.#memory.get(read.id) : undefined) ?? found);
-    };
-    const rest = (found: unknown): void => {
-      while (answered < reads.length) next(found);
-    };
-    if (this.#isClosed) return rest(new Fault("closed"));
-    if (this.#isInMemory) return rest(undefined);
+    const tellAll = (found: unknown): void => reads.forEach((read) => this.#tell(read, found));
+    if (this.#isClosed) return tellAll(new Fault("closed"));
+    if (this.#isInMemory) return tellAll(undefined);
     try {
-      const transaction = await this.#begin("readonly", VALUES);
-      const values = transaction.objectStore(VALUES);
-      transaction.onabort = () => rest(this.#noteFailure(transaction.error));
-      // Requests are answered in their order.
-      const succeeded = ({ target }: Event): void => next((target as IDBRequest<unknown>).result);
-      transaction.onerror = (event) => {
+      if (this.#continued) return reads.forEach(this.#continued);
+    } catch {
+      // That transaction has ended.
+    }
+    try {
+      reads.forEach(await this.#reader());
+    } catch (error) {
+      tellAll(this.#noteFailure(error));
+    }
+  }
+
+  #tell({ id, tell }: Read, found: unknown): void {
+    const isMissing = found === undefined || found instanceof Fault;
+    tell((isMissing ? this.#memory.get(id) : undefined) ?? found);
+  }
+
+  /** Begins a transaction that reads. Returns a function that requests a record in it. */
+  async #reader(): Promise<(read: Read) => void> {
+    const transaction = await this.#begin("readonly", VALUES);
+    const values = transaction.objectStore(VALUES);
+    const until = performance.now() + READING_MS;
+    const request = (read: Read): void => {
+      const requested: IDBRequest = read.isKeyOnly ? values.getKey(read.id) : values.get(read.id);
+      requested.onsuccess = () => {
+        const isFree = this.#writes.length === 0 && !this.#isWriting && performance.now() < until;
+        this.#continued = isFree ? request : undefined;
+        this.#tell(read, requested.result);
+      };
+      requested.onerror = (event) => {
         // A record that the browser cannot read must not fail the reads of others.
         event.preventDefault();
-        next(this.#noteFailure((event.target as IDBRequest).error));
+        this.#tell(read, this.#noteFailure(requested.error));
       };
-      for (const { id, isKeyOnly } of reads) {
-        const request: IDBRequest = isKeyOnly ? values.getKey(id) : values.get(id);
-        request.onsuccess = succeeded;
-      }
-    } catch (error) {
-      rest(this.#noteFailure(error));
-    }
+    };
+    transaction.oncomplete = () => (this.#continued = undefined);
+    return request;
   }
 
   /** Queues a change. One transaction at a time takes what has gathered meanwhile. */
