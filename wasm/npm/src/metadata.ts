@@ -28,7 +28,9 @@ export function encodeMetadata(key: KeyInput, value: Value, options: PutOptions)
 
 /** Decodes the output of {@link encodeMetadata}. Ignores unknown attributes. */
 export function decodeMetadata(metadata: Uint8Array): DecodedMetadata {
-  const known: DecodedMetadata = { label: undefined, headers: new Headers(), recipe: recipeOf(metadata) };
+  const known: DecodedMetadata = { label: undefined, headers: new Headers(), recipe: undefined };
+  if (metadata.length === 0) return known;
+  known.recipe = recipeOf(metadata);
   const attributes = texts(engine.attributes_of(metadata));
   for (let at = 0; at < attributes.length; at += 2) {
     const [name = "", text = ""] = attributes.slice(at, at + 2);

@@ -38,13 +38,13 @@ export class Log {
   /**
    * Requests a row with these changes. In a transaction that has caught up, the accounts have them already, and a
    * snapshot takes the place of too many rows. The returned function is to be called when the transaction is committed,
-   * and returns the number of the row.
+   * and returns the number of the row. Without changes there may be no row.
    */
-  append(transaction: IDBTransaction, changes: readonly Change[], hasCaughtUp: boolean): () => number {
+  append(transaction: IDBTransaction, changes: readonly Change[], hasCaughtUp: boolean): (() => number) | undefined {
     const log = transaction.objectStore(LOG);
     const isRewritten = hasCaughtUp && this.#rows > 64 + this.accounts.entries.size / 8;
     if (isRewritten) log.clear();
-    else if (changes.length === 0) return () => 0;
+    else if (changes.length === 0) return undefined;
     const row = log.put(isRewritten ? this.accounts.snapshot() : changes);
     return () => {
       const number = row.result as number;

@@ -461,7 +461,7 @@ export class Store {
       writes.every((write) => write.kind === "put" && !this.#newer.has(write.id));
     let outcomes: Outcome[];
     let evicted = 0;
-    let committed = (): number => 0;
+    let committed: (() => number) | undefined;
     try {
       const before = isBlind ? [] : await this.#before(transaction, writes);
       // What is owed as a removal may have been stored again by another tab.
@@ -477,7 +477,9 @@ export class Store {
       if (withRow) committed = this.#log.append(transaction, changes, !isBlind);
       // Otherwise the browser first waits for further requests.
       transaction.commit?.();
-      await complete(transaction);
+      // Where no entry changes, there is nothing to wait for.
+      if (committed || changes.length > 0) await complete(transaction);
+      else transaction.onabort = () => this.#log.forget();
     } catch (error) {
       // All or nothing: no change is acknowledged.
       abort(transaction);
@@ -489,7 +491,7 @@ export class Store {
     if (!withRow) for (const change of changes) if (change[0] !== undefined) this.#owed.set(change[0], change);
     if (!isBlind) accounts.loose.clear();
     this.onEvicted(evicted);
-    if ((committed() + 1) % SYNC_ROWS === 0) void this.sync();
+    if (committed && (committed() + 1) % SYNC_ROWS === 0) void this.sync();
     return { outcomes, evicted };
   }
 
