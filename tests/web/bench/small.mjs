@@ -6,7 +6,7 @@ import { measure, Scene } from "./scene.mjs";
 /** Of each round. */
 const COUNT = 256;
 
-const FULL = { rounds: 13, restarts: 9, passes: 15, opens: 9 };
+const FULL = { rounds: 13, restarts: 9, passes: 15, opens: 15 };
 const QUICK = { rounds: 3, restarts: 2, passes: 1, opens: 1 };
 
 /** The least that writing and reading many at a time, or one, has to reach, as multiples of idb-keyval's. */
@@ -60,6 +60,7 @@ function rowsOf([kind, samples]) {
     row("many", "many", "raw IndexedDB, many"),
     // What one record for each value allows at most, without any verification.
     rowOf("raw IndexedDB, many", "many/floor", many),
+    rowOf("raw IndexedDB, many", "many/of_one_by_one/floor", one),
     ...["raw IndexedDB", "localforage", "Cache API", "tvmjs"].map((peer) => row("one", "one", `${peer}, one`)),
   ];
 }
