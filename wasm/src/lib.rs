@@ -22,7 +22,7 @@ use rlsf::SmallGlobalTlsf;
 
 pub use entry::{Envelope, head_sum, verify_head};
 pub use fields::Fields;
-pub use metadata::{MetadataWriter, attributes_of, changes, recipe_of, remoteness};
+pub use metadata::{MetadataWriter, attributes_of, changes, distance, recipe_of};
 pub use reason::reason;
 pub use stream::{Check, HeadWriter, window_len};
 

@@ -76,10 +76,11 @@ pub fn attributes_of(metadata: &[u8]) -> Vec<u8> {
 /// if one has no recipe, if the domains differ, or if the recipes are the same.
 #[wasm_bindgen]
 #[must_use]
-pub fn remoteness(wanted: &[u8], other: &[u8]) -> Option<f64> {
+pub fn distance(wanted: &[u8], other: &[u8]) -> Option<f64> {
     let (wanted, other) = (recipe(wanted)?, recipe(other)?);
     let (distance, has_other_name) = wanted.rank_of(&other);
     let is_candidate = wanted.domain() == other.domain() && distance > 0;
+    // At equal distances, a recipe of the same name is nearer.
     is_candidate.then(|| 2.0 * distance as f64 + f64::from(u8::from(has_other_name)))
 }
 

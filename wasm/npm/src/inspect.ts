@@ -57,7 +57,7 @@ export async function explain(core: Core, input: KeyInput): Promise<Explanation>
   let nearest: { distance: number; id: string; metadata: Uint8Array } | undefined;
   for await (const { id, head } of recipe ? listed(core) : []) {
     const { metadata } = head;
-    const distance = engine.remoteness(recipe as Uint8Array, metadata);
+    const distance = engine.distance(recipe as Uint8Array, metadata);
     if (distance !== undefined && distance <= (nearest?.distance ?? Infinity)) nearest = { distance, id, metadata };
   }
   return {
