@@ -27,7 +27,7 @@ export interface Account {
   large: LargeHead | undefined;
 }
 
-/** The sizes of all entries and the order of their use, as the rows of the log add up to. */
+/** The sizes of all entries and the order of their use: the sum of the log's rows. */
 export class Accounts {
   /** By id, the least recently used first. The order is that of the changes: a clock may be set back. */
   readonly entries = new Map<string, Account>();
@@ -75,7 +75,7 @@ export class Accounts {
   }
 }
 
-/** Tells whether nothing is evicted. */
+/** Whether there is no limit, so that nothing is evicted. */
 export const isUnlimited = ({ maxBytes, maxEntries }: Limits): boolean => maxBytes === undefined && maxEntries === undefined;
 
 /** Whether an entry of this size fits within the limits. */
@@ -85,7 +85,7 @@ export function admits({ maxBytes = Infinity, maxEntries = Infinity }: Limits, s
 
 /** Whether a row of the log is a list of changes. */
 export function isRow(row: unknown): row is Change[] {
-  // Not `every`, which skips what is missing.
+  // `every` would skip the holes of an array.
   return Array.isArray(row) && row.length > 0 && row.findIndex((change) => !isChange(change)) === -1;
 }
 
@@ -100,6 +100,6 @@ function isChange(change: unknown): boolean {
   if (change.length === 0) return true;
   if (typeof id !== "string" || (change.length > 1 && typeof usedMs !== "number")) return false;
   if (change.length < 3) return true;
-  // With others, sums would be no numbers.
+  // One other size would spoil the sum of all.
   return Number.isSafeInteger(size) && (size as number) >= 0 && (large === undefined || isLarge(large));
 }

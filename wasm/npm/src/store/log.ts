@@ -64,7 +64,7 @@ export class Log {
     const ids = (await result(values.getAllKeys())).filter((key) => typeof key === "string");
     const there = new Set(ids);
     for (const id of [...accounts.entries.keys()]) if (!there.has(id)) accounts.apply([[id]]);
-    // Those that have accounts keep their order; but the row that is lost may have replaced one of them.
+    // Entries with accounts keep their order. They are read too, because the lost row may have replaced one of them.
     for (const id of new Set([...accounts.entries.keys(), ...ids])) {
       const record = await result<unknown>(values.get(id));
       const found = opened(record, id);

@@ -46,7 +46,7 @@ export function dropPieces(transaction: IDBTransaction, id: string): void {
   transaction.objectStore(PIECES).delete(IDBKeyRange.bound([id], [id, []]));
 }
 
-/** Removes those of all pieces that tabs left when they died: no entry names them, and they are older than {@link YOUNG_MS}. */
+/** Removes pieces that no entry names. Keeps those younger than {@link YOUNG_MS}, which a tab may be storing. */
 export function sweepPieces(transaction: IDBTransaction, keys: IDBValidKey[], named: ReadonlySet<unknown>): void {
   const now = Date.now();
   for (const key of keys) {
@@ -56,5 +56,5 @@ export function sweepPieces(transaction: IDBTransaction, keys: IDBValidKey[], na
   }
 }
 
-/** The age in milliseconds up to which a tab may still be storing the payload of a piece. */
+/** The time in milliseconds for which a tab may be storing one payload. */
 const YOUNG_MS = 60 * 60 * 1000;

@@ -151,12 +151,12 @@ export function openedHead({ h, c }: LargeHead, size: number, id: string): { hea
   return head.isOf(id) ? { head } : "key_mismatch";
 }
 
-/** Whether the reason is damage, so that the entry may be removed. Other entries are intact. */
+/** Whether the reason is damage, so that the entry may be removed. One that misses for another reason may be intact. */
 export function isDamage(reason: string): boolean {
   return DAMAGE.has(reason);
 }
 
-/** Returns the length of a whole entry in bytes, without the parts that are malformed. */
+/** Returns the length of a whole entry in bytes; of a malformed record, what is known of it. */
 export function storedSize(record: unknown): number {
   if (record instanceof Uint8Array) return record.length;
   return ((record as LargeRecord | undefined)?.h?.length ?? 0) + (sizeOf(record) ?? 0);

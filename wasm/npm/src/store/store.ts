@@ -24,16 +24,16 @@ const MOST_BYTES = 256 << 20;
 /** The number of rows after which a tab without a cap reads the log too, so that the log is rewritten. */
 const SYNC_ROWS = 512;
 
-/** A look-up of this tick. */
+/** A look-up that waits for its request. */
 interface Read {
   id: string;
   isKeyOnly: boolean;
-  tell: (found: unknown) => void;
+  resolve: (found: unknown) => void;
 }
 
 /**
- * A change that waits for its transaction. `sync` only brings the accounts up to date; `alone` has a transaction of its
- * own.
+ * A change that waits for its transaction. `goes` decides whether the record that is there is removed. `sync` only brings
+ * the accounts up to date; `alone` has a transaction of its own.
  */
 type Write =
   | { kind: "put"; id: string; record: Stored; size: number }
@@ -71,12 +71,13 @@ export class Store {
   #owed = new Map<string, Change>();
   /** The ids of entries of a newer version that were seen. They are not replaced. */
   readonly #newer = new Set<string>();
+  /** The look-ups of this tick. */
   #reads: Read[] = [];
   /**
-   * Requests a record in the transaction of the last look-up: code that looks up one record after the other needs no new
-   * transaction for each.
+   * Requests a record in the transaction of the last look-up, while that accepts more, so that code that awaits one
+   * look-up after the other does not begin a transaction for each.
    */
-  #continued: ((read: Read) => void) | undefined;
+  #openReader: ((read: Read) => void) | undefined;
   #writes: { write: Write; resolve: (outcome: Outcome) => void }[] = [];
   #isWriting = false;
   /** A transaction with the first of the changes that wait, see {@link #putEarly}. */
@@ -110,14 +111,17 @@ export class Store {
     return admits(this.#limits, size);
   }
 
-  /** Looks up a record, together with the other look-ups of this tick. `tell` gets it, nothing, or a {@link Fault}. */
-  read(id: string, tell: (record: unknown) => void): void {
-    this.#look({ id, tell, isKeyOnly: false });
+  /**
+   * Looks up a record, together with the other look-ups of this tick. `resolve` gets the record, `undefined` if there is
+   * none, or a {@link Fault}.
+   */
+  read(id: string, resolve: (record: unknown) => void): void {
+    this.#queueRead({ id, resolve, isKeyOnly: false });
   }
 
   /** Returns whether there is a record, without reading it. */
   async has(id: string): Promise<boolean> {
-    const found = await new Promise<unknown>((tell) => this.#look({ id, tell, isKeyOnly: true }));
+    const found = await new Promise<unknown>((resolve) => this.#queueRead({ id, resolve, isKeyOnly: true }));
     return found !== undefined && !(found instanceof Fault);
   }
 
@@ -127,7 +131,7 @@ export class Store {
     if (this.#memory.accounts.entries.has(id)) return this.#memory.accounts.apply([[id, now]]);
     this.#owed.delete(id);
     this.#owed.set(id, [id, now]);
-    this.#later();
+    this.#syncLater();
   }
 
   /**
@@ -165,8 +169,8 @@ export class Store {
   }
 
   /**
-   * Runs `work` with the large value's pieces in the database, of which its record tells. If `work` does not store the
-   * record, the pieces are removed.
+   * Stores the payload of a record in pieces, if it has several parts, and runs `work` with a record that names them;
+   * otherwise with the record as it is. If `work` does not store that, removes the pieces.
    */
   async withPieces(record: Stored, work: (record: Stored) => Promise<boolean>): Promise<boolean> {
     if (this.#isInMemory || record instanceof Uint8Array || record.b.length < 2) return work(record);
@@ -285,7 +289,10 @@ export class Store {
     return connection;
   }
 
-  /** Begins a transaction before it first waits, so that it comes before all later ones; unless the database was closed. */
+  /**
+   * Begins a transaction. If the database is open, does so before it first waits, so that transactions have the order of
+   * the calls.
+   */
   async #begin(mode: IDBTransactionMode, stores: string | string[]): Promise<IDBTransaction> {
     try {
       if (this.#connection) return this.#connection.transaction(stores, mode);
@@ -297,7 +304,7 @@ export class Store {
     return (await this.#connect()).transaction(stores, mode);
   }
 
-  #look(read: Read): void {
+  #queueRead(read: Read): void {
     if (this.#reads.length === 0) queueMicrotask(() => void this.#readAll());
     this.#reads.push(read);
   }
@@ -308,28 +315,29 @@ export class Store {
     this.#reads = [];
     // Records with neighbouring keys lie close together on the disk.
     if (reads.length > 1) reads.sort((one, other) => (one.id < other.id ? -1 : Number(one.id > other.id)));
-    const tellAll = (found: unknown): void => reads.forEach((read) => this.#tell(read, found));
-    if (this.#isClosed) return tellAll(new Fault("closed"));
-    if (this.#isInMemory) return tellAll(undefined);
+    const resolveAll = (found: unknown): void => reads.forEach((read) => this.#resolve(read, found));
+    if (this.#isClosed) return resolveAll(new Fault("closed"));
+    if (this.#isInMemory) return resolveAll(undefined);
     try {
-      if (this.#continued) return reads.forEach(this.#continued);
+      if (this.#openReader) return reads.forEach(this.#openReader);
     } catch {
-      // That transaction has ended.
+      // Its transaction has ended, or accepts requests only while the browser hands out the next result.
     }
     try {
-      reads.forEach(await this.#reader());
+      reads.forEach(await this.#beginReader());
     } catch (error) {
-      tellAll(this.#noteFailure(error));
+      resolveAll(this.#noteFailure(error));
     }
   }
 
-  #tell({ id, tell }: Read, found: unknown): void {
+  /** Ends a look-up. If the database has nothing or fails, memory may have what there was no space for. */
+  #resolve({ id, resolve }: Read, found: unknown): void {
     const isMissing = found === undefined || found instanceof Fault;
-    tell((isMissing ? this.#memory.get(id) : undefined) ?? found);
+    resolve((isMissing ? this.#memory.get(id) : undefined) ?? found);
   }
 
   /** Begins a transaction that reads. Returns a function that requests a record in it. */
-  async #reader(): Promise<(read: Read) => void> {
+  async #beginReader(): Promise<(read: Read) => void> {
     const transaction = await this.#begin("readonly", VALUES);
     const values = transaction.objectStore(VALUES);
     const until = performance.now() + READING_MS;
@@ -337,16 +345,16 @@ export class Store {
       const requested: IDBRequest = read.isKeyOnly ? values.getKey(read.id) : values.get(read.id);
       requested.onsuccess = () => {
         const isFree = this.#writes.length === 0 && !this.#isWriting && performance.now() < until;
-        this.#continued = isFree ? request : undefined;
-        this.#tell(read, requested.result);
+        this.#openReader = isFree ? request : undefined;
+        this.#resolve(read, requested.result);
       };
       requested.onerror = (event) => {
         // A record that the browser cannot read must not fail the reads of others.
         event.preventDefault();
-        this.#tell(read, this.#noteFailure(requested.error));
+        this.#resolve(read, this.#noteFailure(requested.error));
       };
     };
-    transaction.oncomplete = () => (this.#continued = undefined);
+    transaction.oncomplete = () => (this.#openReader = undefined);
     return request;
   }
 
@@ -360,8 +368,9 @@ export class Store {
   }
 
   /**
-   * Requests the put of a small value before the other calls of this tick: the browser works on it while they are encoded.
-   * The transaction of this tick takes over, which changes nothing if only puts were before this one.
+   * Requests the put of a small value at once, so that the browser works on it while the next values of this tick are
+   * encoded. {@link #transact} continues in the same transaction. Does so only while all changes before are such puts, so
+   * that the requests keep the order of the changes.
    */
   #putEarly(write: Write): void {
     const { length } = this.#writes;
@@ -383,15 +392,15 @@ export class Store {
   async #writeAll(): Promise<void> {
     this.#isWriting = true;
     while (this.#writes.length > 0) {
-      const batch = this.#writes.splice(0, this.#count());
+      const batch = this.#writes.splice(0, this.#batchLength());
       const outcomes = await this.#run(batch.map(({ write }) => write));
       batch.forEach(({ resolve }, at) => resolve(outcomes[at]));
     }
     this.#isWriting = false;
   }
 
-  /** Returns how many of the changes that wait belong into the next transaction. */
-  #count(): number {
+  /** Returns how many of the changes that wait go into the next transaction. */
+  #batchLength(): number {
     let bytes = 0;
     for (const [at, { write }] of this.#writes.entries()) {
       if (write.kind === "put" && !(write.record instanceof Uint8Array)) bytes += write.size;
@@ -401,7 +410,10 @@ export class Store {
     return this.#writes.length;
   }
 
-  /** Makes changes, all of them or none. Tries twice; after evicting where the browser's quota is exceeded. */
+  /**
+   * Makes changes, all of them or none. Tries twice; before the second time, evicts if the browser's quota is exceeded.
+   * Values whose puts fail twice are kept in memory.
+   */
   async #run(writes: readonly Write[]): Promise<Outcome[]> {
     if (this.#isClosed) return writes.map((write) => (write.kind === "put" ? "closed" : false));
     if (this.#isInMemory) return writes.map((write) => this.#remember(write));
@@ -443,7 +455,7 @@ export class Store {
     return undefined;
   }
 
-  /** Makes changes, and evicts what exceeds the limits, or so many bytes that the browser has no space for. */
+  /** Makes changes in one transaction, and evicts what exceeds the limits, and at least `needed` bytes. */
   async #transact(
     writes: readonly Write[],
     withRow: boolean,
@@ -477,7 +489,7 @@ export class Store {
       if (withRow) committed = this.#log.append(transaction, changes, !isBlind);
       // Otherwise the browser first waits for further requests.
       transaction.commit?.();
-      // Where no entry changes, there is nothing to wait for.
+      // Without changes, no caller depends on the commit. If it fails, the accounts are read again.
       if (committed || changes.length > 0) await complete(transaction);
       else transaction.onabort = () => this.#log.forget();
     } catch (error) {
@@ -510,7 +522,7 @@ export class Store {
     return Promise.all(reads);
   }
 
-  /** Requests the changes of records, after the first `requested`, and adds what the row of the log says of them. */
+  /** Requests changes of records, of which the first `requested` already are, and adds those of the log to `changes`. */
   #change(
     transaction: IDBTransaction,
     writes: readonly Write[],
@@ -562,7 +574,7 @@ export class Store {
     return evicted;
   }
 
-  /** Makes buffers of the Blobs, where the browser does not store Blobs. */
+  /** Replaces the Blobs of records by buffers, for a browser that does not store Blobs. */
   async #withoutBlobs(writes: readonly Write[]): Promise<void> {
     this.storesBlobs = false;
     for (const write of writes) {
@@ -595,7 +607,7 @@ export class Store {
   async #catchUp(transaction: IDBTransaction): Promise<void> {
     const sweeping = this.#isSwept ? [] : result(transaction.objectStore(PIECES).getAllKeys());
     const [pieces] = await Promise.all([sweeping, this.#log.catchUp(transaction)]);
-    // Another connection has forgotten the accounts, and knows nothing of this transaction.
+    // The database was opened again meanwhile, which emptied the accounts: this transaction has read only the later rows.
     if (this.#connection !== transaction.db) {
       this.#log.forget();
       throw new Fault("unavailable");
@@ -606,7 +618,7 @@ export class Store {
     this.#isSwept = true;
   }
 
-  #later(): void {
+  #syncLater(): void {
     this.#timer ??= setTimeout(() => {
       this.#timer = undefined;
       if (this.#owed.size > 0) void this.sync();
@@ -614,5 +626,5 @@ export class Store {
   }
 }
 
-/** Tells whether this is no removal: a row must not remove an entry that another tab has stored since. */
+/** Tells a use from a removal, the other owed change, which must not remove what another tab has stored since. */
 const isUse = (change: Change): boolean => change.length > 1;
