@@ -191,7 +191,7 @@ export class Cache {
     return resize(this.core, bounds);
   }
 
-  /** Writes pending puts and recorded uses. The cache also does this when the page is hidden. */
+  /** Waits for pending puts, and writes recorded uses. The cache also writes uses when the page is hidden. */
   flush(): Promise<void> {
     return this.core.flush();
   }

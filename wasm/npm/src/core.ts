@@ -103,17 +103,17 @@ export class Core {
     const taken = payloadOf(value, { blobs: this.store.storesBlobs, signal, onProgress, transfer });
     const write = (ticket: Ticket, payload: Payload): Promise<boolean> =>
       this.write(ticket, id, { payload, metadata, buildMs: 0 }, signal);
-    // Reading these depends on the network or other code, and so may never end.
-    const isFinite = !(value instanceof Response || value instanceof ReadableStream);
+    // A response or a stream depends on the network or on other code, so reading it may never end.
+    const endsSoon = !(value instanceof Response || value instanceof ReadableStream);
     // Awaiting an available value would let the caller change it.
-    return this.order.run(id, "write", isFinite, (ticket) =>
+    return this.order.run(id, "write", endsSoon, (ticket) =>
       taken instanceof Promise ? taken.then((payload) => write(ticket, payload)) : write(ticket, taken),
     );
   }
 
   /** Stores a value, and returns whether it did. Rejects only if the value itself cannot be read. */
   write(ticket: Ticket, id: string, ready: Ready, signal?: AbortSignal): Promise<boolean> {
-    ticket.isFinite = true;
+    ticket.endsSoon = true;
     const { payload, metadata, buildMs } = ready;
     const key = keyOf(id);
     const isShort = payload.bytes !== undefined && key.length + metadata.length <= SHORT;
@@ -181,7 +181,7 @@ export class Core {
     await this.store.close();
   }
 
-  /** Counts a miss, and removes what is damaged: a value that is built after that must not be removed instead. */
+  /** Counts a miss. Waits until a damaged record is removed, because the caller may then store another one. */
   async missed(id: string, reason: string, isStill?: (record: unknown) => boolean): Promise<undefined> {
     this.counters.misses[reason] = (this.counters.misses[reason] ?? 0) + 1;
     this.#tell("miss", id, () => ({ reason }));
@@ -208,7 +208,7 @@ export class Core {
     };
   }
 
-  /** Reads a record. Pieces of a payload are read later. */
+  /** Opens a record. Pieces of a payload are read later. */
   #found(record: unknown, id: string): Found | string {
     const found = opened(record, id);
     const pieces = (record as LargeRecord | undefined)?.p;
@@ -253,7 +253,7 @@ export class Core {
     const { metadata, buildMs, payload } = ready;
     const writer = new engine.HeadWriter(key, metadata, payload.size, Date.now(), buildMs);
     const { bytes } = payload;
-    // A small value whose key is long.
+    // A small value with a long key or long metadata is stored as a large one.
     const large = bytes ? { size: bytes.length, parts: [bytes.slice().buffer], reserved: 0 } : payload;
     try {
       await fill(large, writer, { blobs: this.store.storesBlobs, signal });
@@ -309,7 +309,7 @@ export class Core {
     this.events.emit("warning", new WarmstartError(code, message));
   }
 
-  /** Flushes when the page is hidden, because it may never run again. */
+  /** Writes uses when the page is hidden, because it may never run again. */
   readonly #hidden = (): void => {
     if (globalThis.document?.visibilityState === "visible") return;
     this.store.flushNow();

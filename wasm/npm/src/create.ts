@@ -55,7 +55,7 @@ export async function getOrCreate(
   };
   let isShared = true;
   const content = await core.flights.obtain({
-    name: id,
+    id,
     waitMs,
     signal,
     onProgress,

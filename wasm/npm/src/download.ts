@@ -95,11 +95,11 @@ export async function download(
   const failed = new AbortController();
   const stop = AbortSignal.any(signal ? [signal, failed.signal] : [failed.signal]);
   const files = list.map(({ url, size }) => ({ url, loaded: 0, total: size }));
-  const made = (index: number, loaded: number, total: number | undefined): void => {
+  const report = (index: number, loaded: number, total: number | undefined): void => {
     const file = files[index]!;
     file.loaded = loaded;
     file.total = total ?? file.total;
-    // An unknown total makes the sum none.
+    // An unknown length makes the sum NaN.
     const sum = files.reduce((all, each) => all + Math.max(each.total ?? NaN, each.loaded), 0);
     const arrived = files.reduce((all, each) => all + each.loaded, 0);
     if (onProgress) tell(onProgress, { loaded: arrived, total: isNaN(sum) ? undefined : sum, url: file.url });
@@ -109,7 +109,7 @@ export async function download(
   const work = async (): Promise<void> => {
     for (const [index, wanted] of queue) {
       stop.throwIfAborted();
-      values[index] = await one(cache, wanted, as, stop, (...progress) => made(index, ...progress));
+      values[index] = await downloadOne(cache, wanted, as, stop, (...progress) => report(index, ...progress));
     }
   };
   const workers = Array.from({ length: Math.min(parallel, list.length) }, work);
@@ -145,7 +145,7 @@ function parsed(source: Source) {
   };
 }
 
-async function one(
+async function downloadOne(
   cache: Cache,
   { url, key, integrity, size, request }: Wanted,
   as: FileFormat,
@@ -153,7 +153,7 @@ async function one(
   onProgress: Progress,
 ): Promise<Formats[FileFormat]> {
   if (integrity !== undefined) await removeOther(cache, key, integrity);
-  // The headers are known when the file is here, which is before they are read.
+  // `build` adds those of the server; the cache reads them after that.
   const headers = new Headers(integrity ? { [CHECKED]: integrity } : {});
   const build = async (context: BuildContext): Promise<Blob> => {
     for (;;) {

@@ -87,7 +87,7 @@ export function explanation(reason: string): string {
   }
 }
 
-/** Splits texts of the engine: each is behind its length, which is the largest number if there is none. */
+/** Splits the engine's texts. Each follows its length in bytes; an absent one has the length 2^32 - 1. */
 export function texts(bytes: Uint8Array): (string | undefined)[] {
   const view = new DataView(bytes.buffer, bytes.byteOffset, bytes.byteLength);
   const all: (string | undefined)[] = [];
@@ -113,6 +113,6 @@ export function encoded(bytes: Uint8Array): Uint8Array<ArrayBuffer> {
 function decoded(inlined: string): Uint8Array<ArrayBuffer> {
   const { fromHex } = Uint8Array as { fromHex?: (digits: string) => Uint8Array<ArrayBuffer> };
   if (fromHex) return fromHex.call(Uint8Array, inlined);
-  // Browsers of before 2025.
+  // Browsers from before 2025 have no `fromHex`.
   return Uint8Array.from(inlined.match(/../g) ?? [], (digits) => parseInt(digits, 16));
 }

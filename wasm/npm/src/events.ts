@@ -36,8 +36,11 @@ export type Listener<Name extends keyof CacheEvents> = (detail: CacheEvents[Name
  * const stop = cache.events.on("miss", ({ text, reason }) => console.log(text, reason));
  */
 export class Events {
-  /** The listeners of each event that has any; the argument of others is not built.
-   * @internal */
+  /**
+   * The listeners of each event that has any; the argument of others is not built.
+   *
+   * @internal
+   */
   readonly heard = new Map<keyof CacheEvents, Set<Listener<never>>>();
 
   /** Calls `listener` at every event of this name. Returns a function that removes the listener. */
@@ -50,8 +53,11 @@ export class Events {
     };
   }
 
-  /** Calls the listeners of `name`.
-   * @internal */
+  /**
+   * Calls the listeners of `name`.
+   *
+   * @internal
+   */
   emit<Name extends keyof CacheEvents>(name: Name, detail: CacheEvents[Name]): void {
     for (const listener of [...(this.heard.get(name) ?? [])]) tell(listener as Listener<Name>, detail);
   }

@@ -3,8 +3,8 @@ import type { Progress } from "./types.js";
 
 /** A call that wants a value which is not stored. */
 export interface Wanted<Result> {
-  /** The name of the key. */
-  name: string;
+  /** The text that the key is stored under. */
+  id: string;
   /** The longest wait without progress, in milliseconds. */
   waitMs: number;
   signal: AbortSignal | undefined;
@@ -59,9 +59,9 @@ export class Flights<Result> {
 
   /** Returns the wanted value: builds it, or waits for its builder. */
   async obtain(wanted: Wanted<Result>): Promise<Result> {
-    const { name, signal } = wanted;
+    const { id, signal } = wanted;
     signal?.throwIfAborted();
-    const known = this.#flying.get(name);
+    const known = this.#flying.get(id);
     if (known) {
       try {
         return await this.#wait(known, wanted, wanted.waitMs);
@@ -73,8 +73,8 @@ export class Flights<Result> {
     // A build beside one that timed out shares its result with no other call.
     flight.result = known ? this.#build(flight, wanted) : this.#buildWithLock(flight, wanted);
     if (!known) {
-      const remove = (): void => void (this.#flying.get(name) === flight && this.#flying.delete(name));
-      this.#flying.set(name, flight);
+      const remove = (): void => void (this.#flying.get(id) === flight && this.#flying.delete(id));
+      this.#flying.set(id, flight);
       flight.result.then(remove, remove);
       // A call after an abort starts a new build.
       flight.signal.addEventListener("abort", remove);
@@ -99,7 +99,7 @@ export class Flights<Result> {
     const signal = AbortSignal.timeout(Math.min(wanted.waitMs, 2 ** 31 - 1));
     let working: Promise<Result> | undefined;
     try {
-      await locks?.request(this.#lockPrefix + wanted.name, { signal }, () => (working = work()));
+      await locks?.request(this.#lockPrefix + wanted.id, { signal }, () => (working = work()));
     } catch {
       // Either the work failed, and its promise rejects below, or the browser granted no lock.
     }

@@ -108,7 +108,7 @@ export function textOf(id: string): string | undefined {
   return id.startsWith(BINARY) ? undefined : id;
 }
 
-/** Half a surrogate pair, with which no text begins: the id of a key that is not text has its bytes behind this. */
+/** Begins the id of a key that is not text, before its bytes: half a surrogate pair, with which no text begins. */
 const BINARY = "\ud800";
 
 const encoder = new TextEncoder();

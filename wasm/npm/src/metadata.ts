@@ -11,7 +11,7 @@ export interface DecodedMetadata {
   recipe: Recipe | undefined;
 }
 
-/** Encodes the metadata of `value`. Empty metadata is no bytes. */
+/** Encodes the metadata of `value`. Returns no bytes if there is none. */
 export function encodeMetadata(key: KeyInput, value: Value, options: PutOptions): Uint8Array {
   const recipe = key instanceof Key ? key.recipe : undefined;
   const attributes = Array.from(headersOf(value, options), ([name, text]) => [HEADER + name, text]);

@@ -1,7 +1,7 @@
 /** A pending write or removal of a key. */
 export class Ticket {
-  /** Whether it ends soon, because it does not read from a network. */
-  isFinite: boolean;
+  /** Whether the call ends soon, because it does not read from a network. A look-up of its key then waits for it. */
+  endsSoon: boolean;
   /** A later call that took effect first, or a removal of everything. */
   #overtaken: Ticket | "clear" | undefined;
   readonly #earlier: readonly Ticket[];
@@ -10,9 +10,9 @@ export class Ticket {
   work: Promise<boolean> | undefined;
   #isQueued = false;
 
-  constructor(isWrite: boolean, isFinite: boolean, earlier: readonly Ticket[]) {
+  constructor(isWrite: boolean, endsSoon: boolean, earlier: readonly Ticket[]) {
     this.isWrite = isWrite;
-    this.isFinite = isFinite;
+    this.endsSoon = endsSoon;
     this.#earlier = earlier;
   }
 
@@ -28,7 +28,7 @@ export class Ticket {
     return undefined;
   }
 
-  /** Whether it did something, once it has ended. Never rejects. */
+  /** Waits for the end of the call. Returns whether it did something. Never rejects. */
   async done(): Promise<boolean> {
     try {
       return (await this.work) ?? false;
@@ -53,11 +53,11 @@ export class Order {
   run(
     id: string,
     kind: "write" | "remove",
-    isFinite: boolean,
+    endsSoon: boolean,
     work: (ticket: Ticket) => Promise<boolean>,
   ): Promise<boolean> {
     const earlier = this.#tickets.get(id) ?? [];
-    const ticket = new Ticket(kind === "write", isFinite, earlier);
+    const ticket = new Ticket(kind === "write", endsSoon, earlier);
     this.#tickets.set(id, [...earlier, ticket]);
     this.isIdle = false;
     ticket.work = work(ticket);
@@ -89,12 +89,12 @@ export class Order {
     this.isIdle = this.#tickets.size === 0 && this.#clearing === undefined;
   }
 
-  /** The calls that a read of this key must wait for, if any. */
+  /** Returns the end of the calls that a read of this key must wait for, if there are any. */
   pending(id: string): Promise<unknown> | undefined {
     if (this.isIdle) return undefined;
-    const finite = this.#tickets.get(id)?.filter((ticket) => ticket.isFinite) ?? [];
-    if (finite.length === 0) return this.#clearing;
-    return Promise.all([this.#clearing, ...finite.map((ticket) => ticket.done())]);
+    const awaited = this.#tickets.get(id)?.filter((ticket) => ticket.endsSoon) ?? [];
+    if (awaited.length === 0) return this.#clearing;
+    return Promise.all([this.#clearing, ...awaited.map((ticket) => ticket.done())]);
   }
 
   /** Waits for the calls that end soon. */

@@ -23,7 +23,7 @@ export interface LargePayload {
   parts: Part[];
   /** Bytes of which the parts are still to be made, see {@link fill}. */
   source?: Uint8Array;
-  /** The copy that they are in. */
+  /** The memory of `source`, if the bytes were copied. */
   copy?: ArrayBuffer;
   /** The bytes of Blobs that are made here; see {@link release}. */
   reserved: number;

@@ -154,7 +154,7 @@ export class Recorder {
   }
 }
 
-/** A pipeline of a stored list. `module` counts in the list's modules. */
+/** A pipeline of a stored list. `module` is an index into the list's modules. */
 interface Row {
   readonly module: number;
   readonly layout: string;

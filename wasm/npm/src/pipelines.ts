@@ -321,6 +321,7 @@ export class PipelineList {
 
 /** The delay of saving, so that a runtime's many pipelines are one write. */
 const SAVE_AFTER_MS = 300;
+/** The delay of noting uses, so that most uses of a visit are one write. */
 const NOTE_AFTER_MS = 3000;
 /** The number of pipelines that are compiled at a time. */
 const AT_A_TIME = 8;

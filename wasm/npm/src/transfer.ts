@@ -40,7 +40,7 @@ export async function transfer(wanted: Transfer): Promise<Transferred> {
   for (;;) {
     try {
       signal.throwIfAborted();
-      const about = await round(wanted, parts);
+      const about = await attempt(wanted, parts);
       if (about === undefined) continue;
       const body = parts.blob(about.type);
       // The pieces are removed before the whole file is stored: both together would need twice the space, and
@@ -81,7 +81,7 @@ function isTransient(error: unknown): boolean {
  * Requests the missing part once, and reads it. Returns the properties of the complete file, or nothing if the part
  * that was there belongs to another version: then it is removed.
  */
-async function round(wanted: Transfer, parts: Parts): Promise<PartialFile | undefined> {
+async function attempt(wanted: Transfer, parts: Parts): Promise<PartialFile | undefined> {
   const { request: { url }, size, html } = wanted;
   let { about } = parts;
   if (!about?.version || parts.length >= (about.total ?? Infinity)) void parts.begin();

@@ -46,8 +46,8 @@ type Outcome = string | boolean | undefined;
 
 /**
  * A cache's records, in IndexedDB or in memory. A record is one value under the text of its key. The transaction that
- * changes records appends a row to the log, which says what changed; all tabs add up the rows. No fault of the browser
- * rejects: a read gets a {@link Fault}, and a write is refused with a reason of the core.
+ * changes records appends a row to the log, which says what changed; all tabs add up the rows. Failures of the
+ * browser reject no promise: a read gets a {@link Fault}, and a write is refused with a reason of the core.
  */
 export class Store {
   /** Why there is no database, or why its last request failed. */
