@@ -11,7 +11,7 @@ import { fill, type Payload, payloadOf, release } from "./payload.js";
 import {
   type Found, type Head, isDamage, type LargeRecord, opened, type Stored, storedSize,
 } from "./store/record.js";
-import { Fault, type Store } from "./store/store.js";
+import { DbError, type Store } from "./store/store.js";
 import type { As, Counters, Formats, PutOptions, Value } from "./types.js";
 
 /** A value that is ready to be stored. */
@@ -92,7 +92,7 @@ export class Core {
   /** Looks a value up without counting it as a use. Only the head of a large one is verified. */
   async peek(id: string): Promise<Found | string> {
     const record = await new Promise((resolve) => this.store.read(id, resolve));
-    return record instanceof Fault ? record.reason : this.#found(record, id);
+    return record instanceof DbError ? record.reason : this.#found(record, id);
   }
 
   async put(input: KeyInput, value: Value, options: PutOptions = {}): Promise<boolean> {
@@ -191,7 +191,7 @@ export class Core {
 
   /** Returns the result of a look-up in the requested format; synchronously if nothing is left to do. */
   #answer(id: string, record: unknown, as: As, lazy: boolean): Answer | Promise<Answer> {
-    if (record instanceof Fault) return this.missed(id, record.reason);
+    if (record instanceof DbError) return this.missed(id, record.reason);
     const found = this.#found(record, id);
     if (typeof found === "string") return this.missed(id, found, isDamage(found) ? this.#isBad(id) : undefined);
     if (as === "response" && lazy) return { value: this.#lazy(id, found) };

@@ -18,23 +18,23 @@ const TIMEOUT = 3000;
 const STRETCHES = 3;
 
 /** A failure of IndexedDB, with a reason of the core. */
-export class Fault extends Error {
+export class DbError extends Error {
   constructor(readonly reason: string, options?: ErrorOptions) {
     super(reason, options);
   }
 }
 
-/** Converts an exception or the error of a request to a fault. */
-export function fault(error: unknown): Fault {
-  if (error instanceof Fault) return error;
-  return new Fault(REASONS[(error as DOMException | null)?.name ?? ""] ?? "unavailable", { cause: error });
+/** Converts an exception or the error of a request. */
+export function dbError(error: unknown): DbError {
+  if (error instanceof DbError) return error;
+  return new DbError(REASONS[(error as DOMException | null)?.name ?? ""] ?? "unavailable", { cause: error });
 }
 
 /** Waits for the result of a request. Earlier requests of the same transaction are then done, too. */
 export function result<T>(request: IDBRequest<T>): Promise<T> {
   const given = new Promise<T>((resolve, reject) => {
     request.onsuccess = () => resolve(request.result);
-    request.onerror = () => reject(fault(request.error));
+    request.onerror = () => reject(dbError(request.error));
   });
   // If a later request throws, no code awaits this one, and its rejection must not reach the page.
   given.catch(() => undefined);
@@ -48,7 +48,7 @@ export function result<T>(request: IDBRequest<T>): Promise<T> {
 export function complete(transaction: IDBTransaction): Promise<void> {
   return new Promise((resolve, reject) => {
     transaction.oncomplete = () => resolve();
-    transaction.onabort = () => reject(fault(transaction.error));
+    transaction.onabort = () => reject(dbError(transaction.error));
   });
 }
 
@@ -61,14 +61,14 @@ export function abort(transaction: IDBTransaction): void {
   }
 }
 
-/** Opens the database, or creates it. Rejects with a {@link Fault}. */
+/** Opens the database, or creates it. Rejects with a {@link DbError}. */
 export async function connect(name: string): Promise<IDBDatabase> {
   let request: IDBOpenDBRequest;
   try {
     // Reading it throws if a page may not have storage; in some private windows it is undefined.
     request = globalThis.indexedDB.open(name, VERSION);
   } catch (error) {
-    throw fault(error);
+    throw dbError(error);
   }
   request.onupgradeneeded = () => upgrade(request);
   let timer: ReturnType<typeof setTimeout> | undefined;
@@ -83,11 +83,11 @@ export async function connect(name: string): Promise<IDBDatabase> {
   if (opened === undefined) {
     // A late connection would only block other tabs.
     request.onsuccess = () => request.result.close();
-    throw new Fault("busy");
+    throw new DbError("busy");
   }
   if (STORES.every((store) => opened.objectStoreNames.contains(store))) return opened;
   opened.close();
-  throw new Fault("foreign");
+  throw new DbError("foreign");
 }
 
 /** Creates the object stores. Removes those of version 1, and leaves a database of another program as it is. */

@@ -1,4 +1,4 @@
-import { complete, fault, PIECES } from "./database.js";
+import { complete, dbError, PIECES } from "./database.js";
 import { type Part, partLength, type Pieces } from "./record.js";
 
 /**
@@ -23,7 +23,7 @@ export async function storePieces(
   try {
     for (const [at, part] of parts.entries()) {
       await store(part, at).catch(async (error: unknown) => {
-        if (fault(error).reason !== "no_space" || !(await makeRoom(lengths[at]!))) throw error;
+        if (dbError(error).reason !== "no_space" || !(await makeRoom(lengths[at]!))) throw error;
         await store(part, at);
       });
     }

@@ -1,6 +1,6 @@
 import { type Accounts, admits, type Change, isUnlimited, type Limits } from "./accounts.js";
 import {
-  abort, complete, connect, Fault, fault, LOG, PIECES, result, STORES, VALUES,
+  abort, complete, connect, DbError, dbError, LOG, PIECES, result, STORES, VALUES,
 } from "./database.js";
 import { Log } from "./log.js";
 import { Memory } from "./memory.js";
@@ -9,7 +9,7 @@ import {
   largeOf, opened, type Part, partLength, type Piece, type Pieces, type Stored, storedSize,
 } from "./record.js";
 
-export { Fault } from "./database.js";
+export { DbError } from "./database.js";
 
 /** The most bytes that memory holds of values that the database had no space for. */
 const MEMORY_BYTES = 64 << 20;
@@ -47,7 +47,7 @@ type Outcome = string | boolean | undefined;
 /**
  * A cache's records, in IndexedDB or in memory. A record is one value under the text of its key. The transaction that
  * changes records appends a row to the log, which says what changed; all tabs add up the rows. Failures of the
- * browser reject no promise: a read gets a {@link Fault}, and a write is refused with a reason of the core.
+ * browser reject no promise: a read gets a {@link DbError}, and a write is refused with a reason of the core.
  */
 export class Store {
   /** Why there is no database, or why its last request failed. */
@@ -113,7 +113,7 @@ export class Store {
 
   /**
    * Looks up a record, together with the other look-ups of this tick. `resolve` gets the record, `undefined` if there is
-   * none, or a {@link Fault}.
+   * none, or a {@link DbError}.
    */
   read(id: string, resolve: (record: unknown) => void): void {
     this.#queueRead({ id, resolve, isKeyOnly: false });
@@ -122,7 +122,7 @@ export class Store {
   /** Returns whether there is a record, without reading it. */
   async has(id: string): Promise<boolean> {
     const found = await new Promise<unknown>((resolve) => this.#queueRead({ id, resolve, isKeyOnly: true }));
-    return found !== undefined && !(found instanceof Fault);
+    return found !== undefined && !(found instanceof DbError);
   }
 
   /** Notes a use, which is written later. */
@@ -194,7 +194,7 @@ export class Store {
     const read = async (at: number): Promise<Part> => {
       const transaction = await this.#begin("readonly", PIECES);
       const part: unknown = await result(transaction.objectStore(PIECES).get([id, at]));
-      if (partLength(part) === undefined) throw new Fault("truncated");
+      if (partLength(part) === undefined) throw new DbError("truncated");
       return part as Part;
     };
     return lengths.map((size, at) => ({ size, read: () => read(at) }));
@@ -245,8 +245,8 @@ export class Store {
   }
 
   /** Records a failure, and returns it. If a newer version has upgraded the database, memory takes its place. */
-  #noteFailure(error: unknown): Fault {
-    const failed = fault(error);
+  #noteFailure(error: unknown): DbError {
+    const failed = dbError(error);
     this.reason = failed.reason;
     if (failed.reason === "newer_version") this.#giveUp();
     return failed;
@@ -264,7 +264,7 @@ export class Store {
   }
 
   #connect(): Promise<IDBDatabase> {
-    if (this.#isClosed) return Promise.reject(new Fault("closed"));
+    if (this.#isClosed) return Promise.reject(new DbError("closed"));
     this.#connecting ??= connect(this.#name)
       .then((connection) => this.#adopt(connection))
       .finally(() => (this.#connecting = undefined));
@@ -281,7 +281,7 @@ export class Store {
     connection.onclose = release;
     if (this.#isClosed) {
       connection.close();
-      throw new Fault("closed");
+      throw new DbError("closed");
     }
     this.#connection = connection;
     // It may have been deleted and created again.
@@ -316,7 +316,7 @@ export class Store {
     // Records with neighbouring keys lie close together on the disk.
     if (reads.length > 1) reads.sort((one, other) => (one.id < other.id ? -1 : Number(one.id > other.id)));
     const resolveAll = (found: unknown): void => reads.forEach((read) => this.#resolve(read, found));
-    if (this.#isClosed) return resolveAll(new Fault("closed"));
+    if (this.#isClosed) return resolveAll(new DbError("closed"));
     if (this.#isInMemory) return resolveAll(undefined);
     try {
       if (this.#openReader) return reads.forEach(this.#openReader);
@@ -332,7 +332,7 @@ export class Store {
 
   /** Ends a look-up. If the database has nothing or fails, memory may have what there was no space for. */
   #resolve({ id, resolve }: Read, found: unknown): void {
-    const isMissing = found === undefined || found instanceof Fault;
+    const isMissing = found === undefined || found instanceof DbError;
     resolve((isMissing ? this.#memory.get(id) : undefined) ?? found);
   }
 
@@ -421,7 +421,7 @@ export class Store {
     const attempt = async (withRow: boolean): Promise<Outcome[]> =>
       first?.kind === "alone" ? [await first.work(withRow)] : (await this.#transact(writes, withRow)).outcomes;
     const needed = writes.reduce((sum, write) => sum + (write.kind === "put" ? write.size : 0), 0);
-    let failed: Fault;
+    let failed: DbError;
     try {
       return await attempt(true);
     } catch (error) {
@@ -610,7 +610,7 @@ export class Store {
     // The database was opened again meanwhile, which emptied the accounts: this transaction has read only the later rows.
     if (this.#connection !== transaction.db) {
       this.#log.forget();
-      throw new Fault("unavailable");
+      throw new DbError("unavailable");
     }
     if (this.#isSwept) return;
     const { entries } = this.#log.accounts;
