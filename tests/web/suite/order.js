@@ -11,7 +11,7 @@ async function transactionsOf(t, work) {
     return original.call(this, names, mode, options);
   };
   t.after(() => (IDBDatabase.prototype.transaction = original));
-  // Reads of this task may share the transaction of the last ones.
+  // Otherwise the first reads may use the transaction of those before.
   await t.sleep(0);
   await work();
   IDBDatabase.prototype.transaction = original;
@@ -56,7 +56,7 @@ export const tests = {
     t.ok(begun.readonly <= 100, `${begun.readonly} transactions`);
   },
 
-  "a put does not wait for the end of a loop of reads, in another tab neither": async (t) => {
+  "a put in any tab does not wait for the end of a loop of reads": async (t) => {
     const cache = await t.open();
     const other = await t.open({ name: cache.name });
     await cache.put("key", "value");
