@@ -83,22 +83,22 @@ export class Head {
 
   /** The length of the payload, in bytes. */
   get size(): number {
-    return this.#long(32);
+    return this.#long(AT.payloadLength);
   }
 
   /** The time of creation, in milliseconds since 1970 UTC. */
   get createdMs(): number {
-    return this.#long(40);
+    return this.#long(AT.created);
   }
 
   /** The time that the build took, in milliseconds. */
   get buildMs(): number {
-    return this.#long(48) / 1e6;
+    return this.#long(AT.buildTime) / 1e6;
   }
 
   /** Whether the entry has the key with this id. */
   isOf(id: string): boolean {
-    const length = this.#int(20);
+    const length = this.#int(AT.keyLength);
     let at = 0;
     // Most ids are ASCII, of which each unit is a byte.
     while (at < length && this.#bytes[HEADER + at]! < 0x80 && this.#bytes[HEADER + at] === id.charCodeAt(at)) at += 1;
@@ -107,23 +107,23 @@ export class Head {
     return key.length === length && key.every((byte, nth) => byte === this.#bytes[HEADER + nth]);
   }
 
-  /** A number of eight bytes. */
+  /** Reads a number of eight bytes. */
   #long(at: number): number {
     return this.#int(at) + this.#int(at + 4) * 2 ** 32;
   }
 
-  /** A number of four bytes, without a `DataView`, because every look-up would create one. */
+  /** Reads a number of four bytes, without a `DataView`, because every look-up would create one. */
   #int(at: number): number {
     const bytes = this.#bytes;
     return (bytes[at]! | (bytes[at + 1]! << 8) | (bytes[at + 2]! << 16) | (bytes[at + 3]! << 24)) >>> 0;
   }
 
   get #keyEnd(): number {
-    return HEADER + this.#int(20);
+    return HEADER + this.#int(AT.keyLength);
   }
 
   get #metadataEnd(): number {
-    return this.#keyEnd + this.#int(24);
+    return this.#keyEnd + this.#int(AT.metadataLength);
   }
 }
 
@@ -194,7 +194,11 @@ function sizeOf(record: unknown): number | undefined {
   return size;
 }
 
+/** The length of the header, behind which the key begins. */
 const HEADER = 64;
+/** The offsets of the header's numbers. */
+const AT = { keyLength: 20, metadataLength: 24, payloadLength: 32, created: 40, buildTime: 48 };
 /** The payload begins at a multiple of this. */
 const ALIGN = 128;
+/** The reasons for which the core's `MissReason::is_damage` returns true. */
 const DAMAGE = new Set(["truncated", "foreign", "malformed", "checksum_mismatch", "key_mismatch"]);
