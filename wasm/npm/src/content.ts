@@ -16,7 +16,7 @@ export type Content = { head: Pick<Head, "size" | "metadata"> } & (
 export type Large = Extract<Found, { bytes?: undefined }>;
 
 /** The result of reading a large value: the value, or the reason why it is damaged. */
-export type Verified<Result> = { value: Result; damage?: undefined } | { damage: string };
+type Verified<Result> = { value: Result; damage?: undefined } | { damage: string };
 
 type Slices = AsyncGenerator<Uint8Array<ArrayBuffer>, undefined>;
 type OnEnd = (damage?: string) => unknown;

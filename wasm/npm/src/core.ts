@@ -15,7 +15,7 @@ import { DbError, type Store } from "./store/store.js";
 import type { As, Counters, Formats, PutOptions, Value } from "./types.js";
 
 /** A value that is ready to be stored. */
-export interface Ready {
+interface Ready {
   payload: Payload;
   metadata: Uint8Array;
   buildMs: number;
@@ -81,11 +81,11 @@ export class Core {
   async verify(id: string): Promise<string | undefined> {
     const found = await this.peek(id);
     if (typeof found === "string") {
-      if (isDamage(found)) await this.missed(id, found, this.#isBad(id));
+      if (isDamage(found)) await this.#missed(id, found, this.#isBad(id));
       return found;
     }
     const reason = found.parts && (await damageOf(found));
-    if (found.parts && reason !== undefined) await this.damaged(id, found, reason);
+    if (found.parts && reason !== undefined) await this.#damaged(id, found, reason);
     return reason;
   }
 
@@ -182,7 +182,7 @@ export class Core {
   }
 
   /** Counts a miss. Waits until a damaged record is removed, because the caller may then store another one. */
-  async missed(id: string, reason: string, isStill?: (record: unknown) => boolean): Promise<undefined> {
+  async #missed(id: string, reason: string, isStill?: (record: unknown) => boolean): Promise<undefined> {
     this.counters.misses[reason] = (this.counters.misses[reason] ?? 0) + 1;
     this.#tell("miss", id, () => ({ reason }));
     await this.store.missed(id, reason, isStill);
@@ -191,9 +191,9 @@ export class Core {
 
   /** Returns the result of a look-up in the requested format; synchronously if nothing is left to do. */
   #answer(id: string, record: unknown, as: As, lazy: boolean): Answer | Promise<Answer> {
-    if (record instanceof DbError) return this.missed(id, record.reason);
+    if (record instanceof DbError) return this.#missed(id, record.reason);
     const found = this.#found(record, id);
-    if (typeof found === "string") return this.missed(id, found, isDamage(found) ? this.#isBad(id) : undefined);
+    if (typeof found === "string") return this.#missed(id, found, isDamage(found) ? this.#isBad(id) : undefined);
     if (as === "response" && lazy) return { value: this.#lazy(id, found) };
     if (found.parts) return this.#verified(id, found, as);
     this.#hit(id, found);
@@ -219,21 +219,21 @@ export class Core {
   /** Returns a response that counts as a use when it is read: a runtime looks for one up to three times before. */
   #lazy(id: string, found: Found): Response {
     return lazyResponse(found, (damage) =>
-      damage === undefined ? this.#hit(id, found) : this.damaged(id, found, damage),
+      damage === undefined ? this.#hit(id, found) : this.#damaged(id, found, damage),
     );
   }
 
   async #verified(id: string, found: Large, as: As): Promise<Answer> {
     const result = await handOutVerified(found, as);
-    if (result.damage !== undefined) return this.damaged(id, found, result.damage);
+    if (result.damage !== undefined) return this.#damaged(id, found, result.damage);
     this.#hit(id, found);
     return result;
   }
 
   /** Counts a large value that failed verification, and removes it if it still has this head. */
-  damaged(id: string, { head }: { head: Head }, reason: string): Promise<undefined> {
+  #damaged(id: string, { head }: { head: Head }, reason: string): Promise<undefined> {
     const { padded } = head;
-    return this.missed(id, reason, (record) => {
+    return this.#missed(id, reason, (record) => {
       const { h } = (record ?? {}) as Partial<LargeRecord>;
       return h?.length === padded.length && h.every((byte, at) => byte === padded[at]);
     });

@@ -5,7 +5,7 @@ import { Key, type KeyInput } from "./key.js";
 import type { PutOptions, Recipe, Value } from "./types.js";
 
 /** The metadata of a value. */
-export interface DecodedMetadata {
+interface DecodedMetadata {
   label: string | undefined;
   headers: Headers;
   recipe: Recipe | undefined;

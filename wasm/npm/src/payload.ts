@@ -10,14 +10,14 @@ import type { Progress, Value } from "./types.js";
 export type Payload = SmallPayload | LargePayload;
 
 /** A small value. */
-export interface SmallPayload {
+interface SmallPayload {
   size: number;
   bytes: Uint8Array<ArrayBuffer>;
   parts?: undefined;
 }
 
 /** A large value. */
-export interface LargePayload {
+interface LargePayload {
   size: number;
   bytes?: undefined;
   parts: Part[];

@@ -17,7 +17,7 @@ export interface RecordedPipeline {
 }
 
 /** A stored list of pipelines, in the order in which they are dropped. */
-export interface RecordedList {
+interface RecordedList {
   /** Matches the `list` of the record of uses that belongs to this list. */
   readonly id: number;
   readonly pipelines: readonly RecordedPipeline[];

@@ -4,7 +4,7 @@ import { type PartialFile, Parts } from "./parts.js";
 import { lengthIn } from "./payload.js";
 
 /** A file to download. */
-export interface Transfer {
+interface Transfer {
   readonly cache: Cache;
   /** The GET request. */
   readonly request: Request;
@@ -18,7 +18,7 @@ export interface Transfer {
 }
 
 /** A completely downloaded file. */
-export interface Transferred {
+interface Transferred {
   readonly body: Blob;
   /** The headers to store: type, length, version. */
   readonly headers: Headers;
