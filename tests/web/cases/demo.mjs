@@ -12,7 +12,7 @@ const LONG = 240_000;
 const MODEL = "/demo/models/minilm/onnx/model.onnx";
 
 export const cases = {
-  "a killed first visit resumes, answers, and is compared with both second visits": async (t) => {
+  "a killed first visit resumes, and three visits are compared": async (t) => {
     const ranges = [];
     const url = await mountDemo(t, ({ url, headers }) => url === MODEL && ranges.push(headers.range));
     const killed = await t.launch();
@@ -57,7 +57,7 @@ export const cases = {
     t.equal([...page.problems, ...again.problems], []);
   },
 
-  "a flipped byte is served by the default cache, and found and fetched again by warmstart": async (t) => {
+  "only the default cache serves a flipped byte": async (t) => {
     const url = await mountDemo(t);
     const browser = await t.launch();
     const page = await visit(browser, url);
@@ -118,7 +118,7 @@ export const cases = {
     t.equal(t.server.requests(MODEL), 1, "downloads of the model");
   },
 
-  "a lower bound evicts the model and the page goes on; clearing leaves nothing": async (t) => {
+  "a lower bound evicts the model, and clearing removes all": async (t) => {
     const url = await mountDemo(t);
     const browser = await t.launch();
     const page = await visit(browser, url);

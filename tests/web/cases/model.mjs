@@ -17,7 +17,7 @@ const SIMILARITIES = [0.6946, 0.9429, 0.2569];
 const TOLERANCE = 0.001;
 
 export const cases = {
-  "the model card's similarities come out on WebAssembly, and after a restart without one request": async (
+  "the model is right on WebAssembly, then without a request": async (
     t,
   ) => {
     await mountDemo(t);
@@ -28,7 +28,7 @@ export const cases = {
     t.equal(requestsForKept(t), 0, "requests for what the cache holds");
   },
 
-  "the model card's similarities come out on WebGPU, and after a restart without one request": async (t) => {
+  "the model is right on WebGPU, then without a request": async (t) => {
     await mountDemo(t);
     await visit(t, "webgpu");
     t.server.counts.clear();
@@ -36,7 +36,7 @@ export const cases = {
     t.equal(requestsForKept(t), 0, "requests for what the cache holds");
   },
 
-  "a file that is gone is asked for alone, and the model is right": async (t) => {
+  "a lost file is fetched alone, and the model is right": async (t) => {
     await mountDemo(t);
     await visit(t, "wasm");
     t.server.counts.clear();

@@ -3,7 +3,7 @@
 const FOLDER = "/node_modules/onnxruntime-web/dist/";
 
 export const cases = {
-  "onnxruntime-web starts from the cache, and on a second visit without one request": async (t) => {
+  "onnxruntime-web starts without a request on a second visit": async (t) => {
     const browser = await t.browser();
     t.server.mount("/model.onnx", (_, response) => response.end(Buffer.from(DOUBLE)));
     for (const visit of ["first", "second"]) {

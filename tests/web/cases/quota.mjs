@@ -1,12 +1,12 @@
 // The quota is exceeded: the cache evicts and retries, and otherwise keeps the value in memory.
 
-export const deep = ["large values beyond the quota push out older ones, and the page goes on"];
+export const deep = ["large values beyond the quota evict older ones"];
 export const modes = ["default", "sqlite"];
 
 const MIB = 1 << 20;
 
 export const cases = {
-  "large values beyond the quota push out older ones, and the page goes on": async (t) => {
+  "large values beyond the quota evict older ones": async (t) => {
     const browser = await t.browser();
     let page = await t.page(browser);
     await browser.quota(page, 40 * MIB);
@@ -42,7 +42,7 @@ export const cases = {
     }, 6 * MIB);
   },
 
-  "where more is stored than the quota has come to allow, entries still go, and all of them if asked": async (t) => {
+  "entries can be removed when the quota has shrunk": async (t) => {
     const browser = await t.browser();
     const page = await t.page(browser);
     await browser.quota(page, 40 * MIB);
@@ -73,7 +73,7 @@ export const cases = {
     await browser.quota(page);
   },
 
-  "a value that is larger than the quota is kept in memory, and said to be refused": async (t) => {
+  "a value larger than the quota is refused, and in memory": async (t) => {
     const browser = await t.browser();
     const page = await t.page(browser);
     await browser.quota(page, 20 * MIB);

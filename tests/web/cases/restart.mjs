@@ -149,7 +149,7 @@ export const cases = {
     });
   },
 
-  "a use is written down soon, without a close: also where the browser is killed": async (t) => {
+  "a use survives a killed browser": async (t) => {
     let browser = await t.launch();
     let page = await t.page(browser);
     await page.evaluate(async () => {

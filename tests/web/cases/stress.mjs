@@ -8,7 +8,7 @@ export const modes = ["default", "sqlite"];
 const ROUNDS = 2;
 
 export const cases = {
-  "what tabs find is current, also when one is closed and when the browser is killed": async (t) => {
+  "tabs find current values, also after kills": async (t) => {
     const model = new Model();
     const book = keep(t.server, model);
     for (let round = 0; round < ROUNDS; round += 1) {

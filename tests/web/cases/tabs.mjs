@@ -21,7 +21,7 @@ export const cases = {
     t.equal(t.server.requests("/faults/bytes?size=1&build"), 1);
   },
 
-  "a tab that is closed or crashes while it builds leaves the work to the other": async (t) => {
+  "a tab that closes or crashes leaves its build to another": async (t) => {
     for (const end of [(tab) => tab.close(), crash]) {
       const browser = await t.launch({ profile: await t.folder("profile"), flags: ["--site-per-process", "--process-per-tab"] });
       const [builder, heir] = [await t.page(browser), await t.page(browser)];
@@ -50,7 +50,7 @@ export const cases = {
     }
   },
 
-  "a newer version in another tab is not held up, and not written to": async (t) => {
+  "a newer version in another tab is not blocked nor changed": async (t) => {
     const browser = await t.browser();
     const [old, newer] = [await t.page(browser), await t.page(browser)];
     await old.evaluate(async () => {

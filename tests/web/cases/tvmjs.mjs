@@ -1,7 +1,7 @@
 // The published classes of tvmjs, on which web-llm is built, over the cache.
 
 export const cases = {
-  "tvmjs's ArtifactCache runs over asCacheStorage() in place of globalThis.caches": async (t) => {
+  "tvmjs's ArtifactCache runs over asCacheStorage()": async (t) => {
     const { page, url } = await visit(t);
     await page.evaluate(
       async ({ json, shards }) => {
@@ -67,7 +67,7 @@ export const cases = {
     t.equal(t.server.requests("/model/"), 3, "each was asked for once");
   },
 
-  "what the server refuses is an error to tvmjs, and not kept": async (t) => {
+  "a server's error rejects in tvmjs and is not stored": async (t) => {
     const { page } = await visit(t);
     await page.evaluate(async () => {
       const cache = await warmstart.open({ name: "tvm" });

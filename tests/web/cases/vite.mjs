@@ -62,7 +62,7 @@ const PLAIN = `
   </script>`;
 
 export const cases = {
-  "a new Vite project installs the tarball, builds, and runs warm at the second visit": async (t) => {
+  "a new Vite project uses the tarball, and then starts warm": async (t) => {
     const { folder, vite } = await project(t);
     await vite();
     t.server.mount("/built/", path.join(folder, "dist"));
@@ -75,7 +75,7 @@ export const cases = {
     t.equal(page.problems, []);
   },
 
-  "a plain page without a bundler uses the tarball by an import map": async (t) => {
+  "a plain page uses the tarball by an import map": async (t) => {
     const { folder } = await project(t);
     await writeFile(path.join(folder, "plain.html"), PLAIN);
     t.server.mount("/plain/", folder);

@@ -27,7 +27,7 @@ export const tests = {
     t.equal(await held(name), 2);
   },
 
-  "entries of a lost row are counted, and those that it removed are not": async (t) => {
+  "a rebuild counts the entries of a lost row, not the removed": async (t) => {
     const name = t.database();
     let cache = await t.open({ name });
     await fill(t, cache, "abc");
@@ -81,7 +81,7 @@ export const tests = {
     }
   },
 
-  "what a row says of a large value is verified before it is listed": async (t) => {
+  "the head of a large value in a row is verified": async (t) => {
     const name = t.database();
     let cache = await t.open({ name });
     t.equal(await cache.put("large", t.bytes(100_000, 1), { label: "L", headers: { "x-note": "one" } }), true);
@@ -188,7 +188,7 @@ export const tests = {
     t.equal(await Promise.all([..."abcd"].map((key) => one.has(key))), [true, false, true, true]);
   },
 
-  "one of many that were stored at once is evicted, and no other": async (t) => {
+  "one of many entries stored at once is evicted alone": async (t) => {
     const name = t.database();
     const keys = Array.from({ length: 40 }, (_, at) => `key ${at}`);
     let cache = await t.open({ name, maxEntries: 40 });
@@ -217,7 +217,7 @@ export const tests = {
     t.equal((await two.stats()).entries, 1);
   },
 
-  "rows do not grow without end, and a miss is explained after they were rewritten": async (t) => {
+  "rows are rewritten, and misses are explained after that": async (t) => {
     const name = t.database();
     const cache = await t.open({ name });
     const fields = (level) => t.warmstart.key("journal", 1, { name: "softmax", level });
@@ -234,7 +234,7 @@ export const tests = {
     t.equal(nearest?.changes, [{ label: "level", old: "1", new: "2" }]);
   },
 
-  "a handle that slept while rows were rewritten finds everything": async (t) => {
+  "an idle handle finds all entries after a rewrite of rows": async (t) => {
     const name = t.database();
     const sleeper = await t.open({ name });
     await sleeper.put("old", value(t, 1));
@@ -270,7 +270,7 @@ export const tests = {
     t.equal((await cache.entries()).map(({ text }) => text), ["b"], "it is not listed");
   },
 
-  "old pieces that no record names are removed at the next opening, others are kept": async (t) => {
+  "opening removes only old pieces that no record names": async (t) => {
     const name = t.database();
     let cache = await t.open({ name });
     t.equal(await cache.put("a", new Blob(Array(130).fill(t.bytes(1 << 20, 1)))), true);
@@ -295,7 +295,7 @@ export const tests = {
     t.equal(await held(name, "pieces"), 1, "and go with their entry");
   },
 
-  "pieces of a tab that is storing them are not taken for those of a dead one": async (t) => {
+  "pieces that a tab is storing are not removed": async (t) => {
     const name = t.database();
     const writer = await t.open({ name });
     const others = [await t.open({ name }), await t.open({ name })];
@@ -343,7 +343,7 @@ export const tests = {
     }
   },
 
-  "an entry that the lost row replaced is counted and listed as it is": async (t) => {
+  "an entry that a lost row replaced is listed as it is": async (t) => {
     const name = t.database();
     let cache = await t.open({ name });
     await cache.put("a", t.bytes(60_000, 1), { label: "old" });
@@ -359,7 +359,7 @@ export const tests = {
     t.equal((await cache.stats()).bytes, 70_128 + 2 * ENTRY);
   },
 
-  "a removal that had no row is not told of what another tab stored since": async (t) => {
+  "a removal without a row keeps what a tab stored since": async (t) => {
     for (const limits of [{}, { maxEntries: 9 }]) {
       const name = t.database();
       const one = await t.open({ name, ...limits });

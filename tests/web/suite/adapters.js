@@ -17,7 +17,7 @@ const page = () => new Response("<!doctype html>", { headers: { "content-type": 
 const bytesOf = async (response) => new Uint8Array(await response.arrayBuffer());
 
 export const tests = {
-  "transformers.js: a miss is undefined, and what was put comes back with its headers": async (t) => {
+  "transformers.js: a hit has its headers, a miss is undefined": async (t) => {
     const cache = await t.open();
     const adapter = t.warmstart.asTransformersCache(cache);
     const url = t.url("/models/a/config.json");
@@ -33,7 +33,7 @@ export const tests = {
     t.equal(await adapter.match(url), undefined);
   },
 
-  "transformers.js: a large file is matched three times without being read": async (t) => {
+  "transformers.js: match does not read a large file": async (t) => {
     const cache = await t.open();
     const adapter = t.warmstart.asTransformersCache(cache);
     const value = t.bytes(3_000_000);
@@ -56,7 +56,7 @@ export const tests = {
     t.ok(read >= 3_000_000, "the body is read when it is asked for");
   },
 
-  "transformers.js: three matches of which one is read are one use": async (t) => {
+  "transformers.js: three matches and one read are one use": async (t) => {
     const cache = await t.open();
     const adapter = t.warmstart.asTransformersCache(cache);
     const heard = [];
@@ -73,7 +73,7 @@ export const tests = {
     t.equal(heard, [2000, 200_000]);
   },
 
-  "transformers.js: a page in place of a file, and an error, are not kept": async (t) => {
+  "transformers.js: HTML pages and errors are not stored": async (t) => {
     const cache = await t.open();
     const adapter = t.warmstart.asTransformersCache(cache);
     await t.rejects(adapter.put("/models/a/tokenizer.json", page()), "unexpected_html");
@@ -81,7 +81,7 @@ export const tests = {
     t.equal((await cache.entries()).length, 0);
   },
 
-  "transformers.js: progress is told in percent while the body is read": async (t) => {
+  "transformers.js: progress is reported in percent": async (t) => {
     const cache = await t.open();
     const adapter = t.warmstart.asTransformersCache(cache);
     const told = [];
@@ -99,7 +99,7 @@ export const tests = {
     t.equal(await bytesOf(found), t.bytes(100_000, 7));
   },
 
-  "caches: put, match, keys and delete, by text, URL and Request": async (t) => {
+  "caches: requests may be text, URLs and Requests": async (t) => {
     const caches = t.warmstart.asCacheStorage(await t.open());
     const cache = await caches.open("v1");
     const url = t.url("/a?b=1");
@@ -119,7 +119,7 @@ export const tests = {
     t.equal((await cache.keys()).length, 1);
   },
 
-  "caches: the search is a part of the URL, and what would ignore it is a TypeError": async (t) => {
+  "caches: the query counts, and ignoreSearch is a TypeError": async (t) => {
     const caches = t.warmstart.asCacheStorage(await t.open());
     const cache = await caches.open("v1");
     await cache.put("/a?v=1", new Response("one"));
@@ -168,7 +168,7 @@ export const tests = {
     await t.rejects(cache.add(new Request("/a", { signal: AbortSignal.abort() })), "AbortError");
   },
 
-  "caches: put keeps no error and no page in place of a file": async (t) => {
+  "caches: put stores neither errors nor HTML pages": async (t) => {
     const store = await t.open();
     const cache = await t.warmstart.asCacheStorage(store).open("v1");
     await cache.put("/a.bin", new Response("no", { status: 404 }));
@@ -179,7 +179,7 @@ export const tests = {
     t.equal((await cache.keys()).length, 1);
   },
 
-  "caches: two named caches do not mix, and have, keys and delete know them": async (t) => {
+  "caches: named caches are separate": async (t) => {
     const store = await t.open();
     const caches = t.warmstart.asCacheStorage(store);
     const [one, other] = await Promise.all([caches.open("webllm/model"), caches.open("webllm")]);
@@ -199,7 +199,7 @@ export const tests = {
     t.equal(await again.keys(), ["webllm/model"], "from another page");
   },
 
-  "caches: a cache is known by its entries, and the caller's own are none": async (t) => {
+  "caches: a cache is listed if it has entries of its own": async (t) => {
     const store = await t.open();
     const caches = t.warmstart.asCacheStorage(store);
     await caches.open("empty");
@@ -211,7 +211,7 @@ export const tests = {
     t.equal(await store.get("my own", "text"), "entry");
   },
 
-  "tvmjs: a file comes as it is asked for, from the network once": async (t) => {
+  "tvmjs: a file is fetched once, and returned in each format": async (t) => {
     const artifacts = t.warmstart.asArtifactCache(await t.open());
     const url = file(t);
     const counts = counted(t);
@@ -240,7 +240,7 @@ export const tests = {
     t.equal(await artifacts.hasAllKeys([]), true);
   },
 
-  "tvmjs: errors and aborts are told, and nothing is kept": async (t) => {
+  "tvmjs: errors and aborts reject, and nothing is stored": async (t) => {
     const cache = await t.open();
     const artifacts = t.warmstart.asArtifactCache(cache);
     await t.rejects(artifacts.addToCache(file(t, { status: 404 })), "http_error");

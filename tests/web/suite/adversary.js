@@ -27,7 +27,7 @@ export const tests = {
     t.equal(await cache.get("key", "text"), "two");
   },
 
-  "what was put before a stream that does not end is gone after a removal": async (t) => {
+  "a removal beside an endless stream removes the older value": async (t) => {
     for (const remove of ["delete", "clear"]) {
       const cache = await t.open({ maxEntries: 1 });
       await cache.put("old", "value");
@@ -56,7 +56,7 @@ export const tests = {
     t.equal(await cache.get(keys[0]), t.bytes(LARGE, 9));
   },
 
-  "a text that is no Unicode is no key, since others would have the same bytes": async (t) => {
+  "a key with half a surrogate pair is refused": async (t) => {
     const cache = await t.open();
     const { key } = t.warmstart;
     for (const text of ["\ud800", "a\udfff", "\udc00\ud800"]) {
@@ -112,7 +112,7 @@ export const tests = {
     }
   },
 
-  "a database that was deleted while it was open is accounted for again": async (t) => {
+  "accounts are right after the open database was deleted": async (t) => {
     const name = t.database();
     const cache = await t.open({ name, maxEntries: 3 });
     for (const key of "abc") await cache.put(key, key);
@@ -129,7 +129,7 @@ export const tests = {
     t.equal((await other.stats()).entries, 3);
   },
 
-  "what memory keeps of a full disk does not hide what another tab stored since": async (t) => {
+  "a value in memory does not hide a newer one of another tab": async (t) => {
     const name = t.database();
     const one = await t.open({ name, onWarning: () => undefined });
     const two = await t.open({ name });

@@ -52,7 +52,7 @@ async function keptPart(t, cache, wanted = true) {
 const texts = async (cache) => (await cache.entries()).map(({ text }) => text);
 
 export const tests = {
-  "a file is asked for once, and then comes from the cache": async (t) => {
+  "a file is requested once, and then read from the cache": async (t) => {
     const url = file(t);
     const seen = watched(t);
     const name = t.database();
@@ -88,7 +88,7 @@ export const tests = {
     t.equal(new Set(told.map(({ url }) => url)).size, 5);
   },
 
-  "what is cached counts as progress, and is not asked for": async (t) => {
+  "a cached file counts as progress and is not requested": async (t) => {
     const cache = await t.open();
     const [first, second] = [file(t, { seed: 1 }), file(t, { seed: 2 })];
     await t.warmstart.download(cache, first);
@@ -100,7 +100,7 @@ export const tests = {
     t.equal([loaded, total], [200_000, 200_000]);
   },
 
-  "a connection that breaks is taken up where it broke, within the same download": async (t) => {
+  "a broken connection is resumed within the download": async (t) => {
     const cache = await t.open();
     const url = file(t, { size: 300_000, cut: 120_000, slow: 1_000_000 });
     const seen = watched(t);
@@ -112,7 +112,7 @@ export const tests = {
     t.equal(await texts(cache), [url], "no part is left");
   },
 
-  "a connection that breaks before a length was told is taken up as well": async (t) => {
+  "a broken connection without a length is resumed": async (t) => {
     const cache = await t.open();
     const url = file(t, { size: 300_000, cut: 120_000, slow: 1_000_000, noLength: 1 });
     const seen = watched(t);
@@ -138,7 +138,7 @@ export const tests = {
     t.equal(await texts(later), [url], "no part is left");
   },
 
-  "what arrives is kept in pieces while more arrives": async (t) => {
+  "pieces are stored while more bytes arrive": async (t) => {
     const cache = await t.open();
     const url = file(t, { size: 20 * MIB, slow: 16 * MIB });
     const stop = new AbortController();
@@ -164,7 +164,7 @@ export const tests = {
     t.equal(await texts(cache), [url], "no part is left");
   },
 
-  "a 206 of another version, or from another place, is not taken": async (t) => {
+  "a 206 of another version or offset is refused": async (t) => {
     for (const wrong of [{ etag: '"other"' }, { "content-range": "bytes 5-2097151/2097152" }]) {
       const cache = await t.open();
       const url = file(t, { size: 2 * MIB, slow: 4 * MIB, etag: "one" });
@@ -194,7 +194,7 @@ export const tests = {
     }
   },
 
-  "a server that takes no ranges is asked for the whole": async (t) => {
+  "without ranges the whole file is requested": async (t) => {
     const cache = await t.open();
     const url = file(t, { size: 300_000, cut: 120_000, slow: 1_000_000, noRange: 1 });
     const seen = watched(t);
@@ -202,7 +202,7 @@ export const tests = {
     t.equal(seen.map(({ status }) => status), [200, 200]);
   },
 
-  "a weak tag proves nothing: nothing is kept, and the whole is asked for": async (t) => {
+  "a file with a weak tag is not resumed": async (t) => {
     const cache = await t.open();
     const url = file(t, { size: 300_000, cut: 120_000, slow: 1_000_000, weak: 1 });
     const seen = watched(t);
@@ -216,7 +216,7 @@ export const tests = {
     t.equal(await texts(cache), [url]);
   },
 
-  "a damaged piece ends what is kept, and the rest is asked for": async (t) => {
+  "everything from a damaged piece on is requested again": async (t) => {
     const cache = await t.open();
     const url = file(t, { size: 2 * MIB, slow: 4 * MIB });
     await interrupted(t, cache, url, MIB);
@@ -226,7 +226,7 @@ export const tests = {
     t.equal(await texts(cache), [url], "no part is left");
   },
 
-  "a piece of another version, or from another place, is not added to what is kept": async (t) => {
+  "a piece of another version or offset is not appended": async (t) => {
     for (const wrong of [{ version: '"other"' }, { start: 5 }]) {
       const cache = await t.open();
       const url = file(t, { size: 2 * MIB, slow: 4 * MIB });
@@ -243,7 +243,7 @@ export const tests = {
     }
   },
 
-  "404 is an error with its status, asked for once and never cached": async (t) => {
+  "404 is an error that is neither retried nor stored": async (t) => {
     const cache = await t.open();
     const url = file(t, { status: 404 });
     const seen = watched(t);
@@ -269,7 +269,7 @@ export const tests = {
     t.equal([seen.length, error.cause.name], [3, "TypeError"]);
   },
 
-  "a page of HTML where a file was expected is refused and never cached": async (t) => {
+  "an HTML page in place of a file is refused": async (t) => {
     const cache = await t.open();
     const url = t.url("/faults/html");
     const seen = watched(t);
@@ -277,7 +277,7 @@ export const tests = {
     t.equal([seen.length, await texts(cache)], [1, []]);
   },
 
-  "a body that is shorter than announced is an error, and never cached": async (t) => {
+  "a body that is shorter than announced is refused": async (t) => {
     const cache = await t.open();
     const answer = () => new Response(t.bytes(500), { headers: { "content-length": "1000" } });
     const seen = watched(t, answer);
@@ -286,7 +286,7 @@ export const tests = {
     t.equal([seen.length, await texts(cache)], [3, []]);
   },
 
-  "the announced length of an encoded body is not held against it": async (t) => {
+  "the announced length of an encoded body is ignored": async (t) => {
     const cache = await t.open();
     const hidden = { "content-length": "1000" };
     watched(t, (request) => {
@@ -299,7 +299,7 @@ export const tests = {
     t.equal(await t.warmstart.download(cache, file(t, { other: 1 })), t.bytes(500), "from another origin");
   },
 
-  "a file of another size than the caller knows is refused before it is read": async (t) => {
+  "a file of another size is refused before it is read": async (t) => {
     const cache = await t.open();
     const url = file(t, { size: 5 * MIB });
     const told = [];
@@ -309,7 +309,7 @@ export const tests = {
     t.equal(await t.warmstart.download(cache, { url, size: 5 * MIB }), t.bytes(5 * MIB, 7));
   },
 
-  "a digest is checked: the right one is stored, a wrong one never": async (t) => {
+  "a file with the wrong digest is not stored": async (t) => {
     const cache = await t.open();
     const right = t.bytes(100_000, 7);
     const url = file(t);
@@ -341,7 +341,7 @@ export const tests = {
     t.equal(seen.length, 1);
   },
 
-  "a part from an earlier visit that does not fit the digest is given up": async (t) => {
+  "a partial file that does not fit the digest is discarded": async (t) => {
     const cache = await t.open();
     const url = file(t, { size: 2 * MIB, slow: 4 * MIB, etag: "same" });
     await interrupted(t, cache, url, MIB);
@@ -352,7 +352,7 @@ export const tests = {
     t.equal(seen.map(({ status }) => status), [206, 200]);
   },
 
-  "the first failure ends the other files, and what they have is kept": async (t) => {
+  "a failure stops the other files and keeps their pieces": async (t) => {
     const cache = await t.open();
     const slow = file(t, { size: 4 * MIB, slow: 2 * MIB });
     const error = await t.rejects(t.warmstart.download(cache, [slow, file(t, { status: 404, slow: 1 })]), "http_error");
@@ -360,7 +360,7 @@ export const tests = {
     t.ok(!(await cache.has(slow)), "the other one did not come to its end");
   },
 
-  "an abort before the start asks for nothing, and gives its own reason": async (t) => {
+  "an abort before the start makes no request": async (t) => {
     const cache = await t.open();
     const seen = watched(t);
     const signal = AbortSignal.abort(new Error("not now"));
@@ -413,7 +413,7 @@ export const tests = {
     t.equal(seen.length, 1);
   },
 
-  "a file that the cache has no room for is handed out all the same": async (t) => {
+  "a file larger than the cache is returned": async (t) => {
     const cache = await t.open({ maxBytes: 50_000 });
     t.equal(await t.warmstart.download(cache, file(t)), t.bytes(100_000, 7));
     t.equal((await cache.stats()).refusals, { oversize: 1 });

@@ -93,7 +93,7 @@ export const tests = {
     t.equal(await slow, "one");
   },
 
-  "what a build throws passes unchanged to all and stores nothing": async (t) => {
+  "an error of a build reaches all calls and stores nothing": async (t) => {
     const cache = await t.open();
     const error = new RangeError("of the builder");
     const build = async () => {
@@ -142,7 +142,7 @@ export const tests = {
     t.equal(await second, "built");
   },
 
-  "the last waiter's abort stops the build, and the next call builds again": async (t) => {
+  "the abort of the last waiting call stops the build": async (t) => {
     const cache = await t.open();
     const signals = [];
     const build = ({ signal }) => {
@@ -169,7 +169,7 @@ export const tests = {
     await t.rejects(cache.getOrCreate("other", build, { signal: AbortSignal.abort() }), "AbortError");
   },
 
-  "everybody who waits is told of progress": async (t) => {
+  "all waiting calls receive the progress": async (t) => {
     const cache = await t.open();
     const told = { first: [], second: [] };
     const { open, opened } = gate();
@@ -197,7 +197,7 @@ export const tests = {
     });
   },
 
-  "the progress of a response is told by itself": async (t) => {
+  "the progress of a response is reported without the caller": async (t) => {
     const cache = await t.open();
     const told = [];
     const url = t.url("/faults/bytes?size=300000&seed=3");
@@ -239,7 +239,7 @@ export const tests = {
     t.ok(performance.now() - started < 10_000, "the timeout of the wait ends it");
   },
 
-  "builds that need each other do not wait for ever, in two tabs": async (t) => {
+  "builds of two tabs that need each other end": async (t) => {
     const name = t.database();
     const [one, two] = [await t.open({ name }), await t.open({ name })];
     const both = gate();
@@ -258,7 +258,7 @@ export const tests = {
     t.ok(performance.now() - started < 10_000, "the timeout of the wait ends it");
   },
 
-  "a wait without a sign of life is bounded, with one it goes on": async (t) => {
+  "a wait ends if the build makes no progress": async (t) => {
     const name = t.database();
     const [one, two] = [await t.open({ name }), await t.open({ name })];
     const { open, opened } = gate();

@@ -77,7 +77,7 @@ export const tests = {
     files.forEach(([file], at) => t.equal(file, t.bytes(MIB, at)));
     for (const [at, url] of urls.entries()) t.equal(await cache.get(url), t.bytes(MIB, at));
   },
-  "transformers.js stores a response and is told how far": async (t) => {
+  "transformers.js stores a response and receives progress": async (t) => {
     const cache = await t.open();
     let told = 0;
     const adapter = t.warmstart.asTransformersCache(cache);

@@ -37,7 +37,7 @@ export const tests = {
     }
   },
 
-  "when one of many is removed or replaced, the others stay, for every handle": async (t) => {
+  "removing or replacing one entry keeps the others": async (t) => {
     const name = t.database();
     const [one, two] = [await t.open({ name }), await t.open({ name })];
     await putAll(t, one);
@@ -58,7 +58,7 @@ export const tests = {
     t.equal((await again.stats()).entries, COUNT);
   },
 
-  "handles that put the same keys at once find the same values, and nothing is left over": async (t) => {
+  "handles that put equal keys at once find equal values": async (t) => {
     const name = t.database();
     const caches = [];
     for (let at = 0; at < 4; at += 1) caches.push(await t.open({ name }));
@@ -80,7 +80,7 @@ export const tests = {
     for (const cache of caches) t.equal(await count(t, cache, seedsOf(keys(12))), 0);
   },
 
-  "a handle finds at once what another one has stored, replaced or cleared": async (t) => {
+  "a handle sees the changes of another one at once": async (t) => {
     const name = t.database();
     const [one, two] = [await t.open({ name }), await t.open({ name })];
     for (let round = 0; round < 20; round += 1) {

@@ -43,7 +43,7 @@ export const tests = {
     seen.check(1);
   },
 
-  "a build goes on, and the other waiters are told": async (t) => {
+  "a failing listener stops neither a build nor other listeners": async (t) => {
     const cache = await t.open();
     const seen = throwing(t);
     const told = [];
@@ -95,7 +95,7 @@ export const tests = {
     restore();
   },
 
-  "a listener of events is reported, and the next one is told": async (t) => {
+  "an event reaches the listeners after a failing one": async (t) => {
     const cache = await t.open();
     const seen = throwing(t);
     const told = [];
@@ -106,7 +106,7 @@ export const tests = {
     t.equal(told, ["key"]);
   },
 
-  "a listener that changes the builder's bytes changes no result": async (t) => {
+  "a listener cannot change what a build returned": async (t) => {
     const cache = await t.open({ maxBytes: 10 });
     const bytes = new Uint8Array(100).fill(1);
     cache.events.on("refused", () => bytes.fill(2));

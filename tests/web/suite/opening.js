@@ -1,7 +1,7 @@
 // A cache is opened, and something is in the way.
 
 export const tests = {
-  "a page that computes for seconds while a cache is opened has a store all the same": async (t) => {
+  "a page that computes while it opens a cache has a database": async (t) => {
     const { open } = IDBFactory.prototype;
     t.after(() => (IDBFactory.prototype.open = open));
     IDBFactory.prototype.open = function (...given) {

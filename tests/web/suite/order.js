@@ -32,7 +32,7 @@ export const tests = {
     t.equal(had, { readonly: 1, readwrite: 0 }, "200 times has");
   },
 
-  "puts that arrive while a transaction is under way share the next one": async (t) => {
+  "puts during a transaction share the next one": async (t) => {
     const cache = await t.open();
     const begun = await transactionsOf(t, async () => {
       const puts = [];
@@ -56,7 +56,7 @@ export const tests = {
     t.ok(begun.readonly <= 100, `${begun.readonly} transactions`);
   },
 
-  "a put in any tab does not wait for the end of a loop of reads": async (t) => {
+  "a put of any tab does not wait for a loop of reads": async (t) => {
     const cache = await t.open();
     const other = await t.open({ name: cache.name });
     await cache.put("key", "value");
@@ -82,7 +82,7 @@ export const tests = {
     t.equal(back, ["3", undefined, "1"]);
   },
 
-  "of two puts the last one called wins, however long the first takes": async (t) => {
+  "the put that was called last wins": async (t) => {
     const cache = await t.open();
     const slow = t.bytes(60 * MIB);
     const both = [cache.put("key", slow), cache.put("key", "small")];
@@ -119,7 +119,7 @@ export const tests = {
     t.equal(await cache.getMany(["old", "new"], "text"), [undefined, "2"]);
   },
 
-  "a stream that is still read when its key is deleted is not stored": async (t) => {
+  "a stream whose key is deleted meanwhile is not stored": async (t) => {
     const cache = await t.open();
     let finish;
     const stream = new ReadableStream({
@@ -147,7 +147,7 @@ export const tests = {
     t.equal(await cache.getOrCreate("key", () => "built", { as: "text" }), "built");
   },
 
-  "what listens is told of hits, misses, writes and refusals": async (t) => {
+  "listeners receive hits, misses, writes and refusals": async (t) => {
     const cache = await t.open({ maxBytes: 10_000 });
     const told = [];
     for (const name of ["hit", "miss", "stored", "refused"]) {
@@ -170,7 +170,7 @@ export const tests = {
     ]);
   },
 
-  "what is put right after everything is removed stays, in memory too": async (t) => {
+  "a put right after clear() is kept, in memory too": async (t) => {
     for (const memory of [false, true]) {
       const cache = await t.open({ memory });
       await cache.put("key", "old");

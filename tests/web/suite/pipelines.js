@@ -81,7 +81,7 @@ async function listed(t, cache, label = "compute pipelines of model") {
 const factors = ({ pipelines }) => pipelines.map(({ compute }) => JSON.parse(compute).constants.factor);
 
 export const tests = {
-  "what one visit asked for is there at the next before anybody asks": async (t) => {
+  "pipelines of a visit are created before the next asks": async (t) => {
     const cache = await t.open();
     const first = await visit(t, cache);
     t.equal(await run(first.gpu, await ask(first)), [2, 4, 6, 8]);
@@ -95,7 +95,7 @@ export const tests = {
     t.equal(await run(second.gpu, pipeline), [2, 4, 6, 8]);
   },
 
-  "the calls of an unmodified runtime are recorded, and served at the next visit": async (t) => {
+  "an unmodified runtime is recorded and served": async (t) => {
     for (const options of [{}, { sync: true }, { explicit: true }, { explicit: true, sync: true }]) {
       const cache = await t.open();
       const note = JSON.stringify(options);
@@ -129,7 +129,7 @@ export const tests = {
     t.equal((await listed(t, cache)).list.pipelines.length, 1);
   },
 
-  "constants and sources make pipelines of their own; a shared source is kept once": async (t) => {
+  "a source of several pipelines is stored once": async (t) => {
     const cache = await t.open();
     const first = await visit(t, cache);
     first.list.attach();
@@ -148,7 +148,7 @@ export const tests = {
     t.equal(second.list.stats().used, 3);
   },
 
-  "what no longer compiles is dropped and counted, and the page hears nothing of it": async (t) => {
+  "a pipeline that no longer compiles is dropped silently": async (t) => {
     const cache = await t.open();
     const first = await visit(t, cache);
     await ask(first);
@@ -198,7 +198,7 @@ export const tests = {
     }
   },
 
-  "the list is bounded, and keeps what was asked for last": async (t) => {
+  "the list is bounded, and drops the least recently used": async (t) => {
     const cache = await t.open();
     const first = await visit(t, cache, { max: 2 });
     for (const factor of [1, 2, 3]) {
@@ -214,7 +214,7 @@ export const tests = {
     t.equal(factors(list), [2, 4]);
   },
 
-  "uses are noted without the list, and decide what is dropped on a later visit": async (t) => {
+  "uses are stored beside the list and decide what is dropped": async (t) => {
     const cache = await t.open();
     const first = await visit(t, cache, { max: 3 });
     for (const factor of [1, 2, 3]) await askFor(first, factor);
@@ -278,7 +278,7 @@ export const tests = {
     t.ok(longest > DOUBLE.length, "the list has it");
   },
 
-  "two tabs that record at a time keep what both saw": async (t) => {
+  "the pipelines of two tabs that record at a time are stored": async (t) => {
     const cache = await t.open();
     const [one, other] = [await visit(t, cache), await visit(t, cache)];
     await askFor(one, 1);
@@ -288,7 +288,7 @@ export const tests = {
     t.equal((await visit(t, cache)).list.stats().created, 2);
   },
 
-  "a layout that comes from another pipeline passes through unrecorded": async (t) => {
+  "a layout of another pipeline is not recorded": async (t) => {
     const cache = await t.open();
     const { gpu, list } = await visit(t, cache);
     list.attach();
@@ -334,7 +334,7 @@ export const tests = {
     t.equal((await visit(t, cache)).list.stats().created, 1);
   },
 
-  "a list without a device, a name or room is the caller's mistake": async (t) => {
+  "a list without device, name or room is an error": async (t) => {
     const cache = await t.open();
     const gpu = await device(t);
     await t.rejects(t.warmstart.pipelines(cache, undefined, "model"), "invalid_argument");

@@ -27,7 +27,7 @@ export const tests = {
     t.equal(await cache.getMany(["a", "b"], "text"), [undefined, undefined]);
   },
 
-  "every kind of value comes back in every form, small and large": async (t) => {
+  "every kind of value is returned in every format": async (t) => {
     const cache = await t.open();
     for (const size of [1, 100, 49152, 49153, 5 * MIB + 1]) {
       const bytes = t.bytes(size, size).map((byte) => 97 + (byte % 26));
@@ -66,7 +66,7 @@ export const tests = {
     }
   },
 
-  "JSON comes back as what it says, and what is no JSON is an error": async (t) => {
+  "JSON is parsed, and other text is an error": async (t) => {
     const cache = await t.open();
     await cache.put("config", JSON.stringify({ layers: [1, 2] }));
     t.equal(await cache.get("config", "json"), { layers: [1, 2] });
@@ -88,7 +88,7 @@ export const tests = {
     }
   },
 
-  "a value of 32 MiB is what it was when it was put, whatever happens until it is stored": async (t) => {
+  "changing 32 MiB after the call changes no stored value": async (t) => {
     const cache = await t.open();
     const mine = t.bytes(32 * MIB, 6);
     const before = mine.slice();
@@ -104,7 +104,7 @@ export const tests = {
     t.equal(await cache.verify(), []);
   },
 
-  "large values that are put at once, or right after another, do not get into each other": async (t) => {
+  "large values that are put at once stay separate": async (t) => {
     const cache = await t.open();
     const sizes = [32 * MIB, 32 * MIB, 5 * MIB, 32 * MIB - 1, 4 * MIB + 1];
     const mine = sizes.map((size, at) => t.bytes(size, at));
@@ -128,7 +128,7 @@ export const tests = {
     }
   },
 
-  "a large value whose put is aborted is not stored, and the next one is": async (t) => {
+  "a large value whose put is aborted is not stored": async (t) => {
     const cache = await t.open();
     for (let turn = 0; turn < 3; turn += 1) {
       const controller = new AbortController();
@@ -145,7 +145,7 @@ export const tests = {
     }
   },
 
-  "what is handed out shares nothing with what is kept": async (t) => {
+  "a returned value shares no memory with the stored one": async (t) => {
     for (const memory of [false, true]) {
       const cache = await t.open({ memory });
       for (const size of [10, 100_000]) {
@@ -234,7 +234,7 @@ export const tests = {
     t.equal(await cache.has("key"), false);
   },
 
-  "an answer that is not ok, or only a part, is never kept": async (t) => {
+  "a response that is not ok, or partial, is not stored": async (t) => {
     const cache = await t.open();
     for (const status of [206, 301, 404, 500, 503]) {
       const error = await t.rejects(cache.put("page", new Response("sorry", { status })), "http_error");
@@ -249,7 +249,7 @@ export const tests = {
     t.equal(await cache.has("page"), false);
   },
 
-  "a body that is shorter than announced is never kept": async (t) => {
+  "a body that is shorter than announced is not stored": async (t) => {
     const cache = await t.open();
     const short = () => new Response("abc", { headers: { "content-length": "4" } });
     await t.rejects(cache.put("short", short()), "truncated");
@@ -298,7 +298,7 @@ export const tests = {
     }
   },
 
-  "given headers, type and label are kept and win": async (t) => {
+  "given headers, type and label replace those of the response": async (t) => {
     const cache = await t.open();
     const response = new Response("{}", { headers: { etag: "old", "content-type": "text/plain" } });
     await cache.put("file", response, {

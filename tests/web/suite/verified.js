@@ -69,7 +69,7 @@ export const tests = {
     await t.rejects(reader.read(), "damaged");
   },
 
-  "nothing is read before the body is asked for": async (t) => {
+  "nothing is read before the caller reads the body": async (t) => {
     const cache = await damaged(t, 100_000, 7);
     for (let n = 0; n < 3; n++)
       t.equal((await cache.get("large", "response")).headers.get("content-length"), "100000");

@@ -80,21 +80,21 @@ export const tests = {
     t.ok(name() !== before);
   },
 
-  "what is neither an adapter nor a device is the caller's mistake": async (t) => {
+  "a key of neither an adapter nor a device is an error": async (t) => {
     await t.open();
     for (const wrong of [undefined, {}, { adapter: adapter() }]) {
       await t.rejects(() => t.warmstart.webgpuKey(wrong, parts()), "invalid_argument");
     }
   },
 
-  "a number is told from every other number": async (t) => {
+  "different numbers give different keys": async (t) => {
     await t.open();
     const of = (tile) => t.warmstart.webgpuKey(adapter(), parts({ constants: { tile } })).name;
     const names = [0, -0, 1, 1.5, 1e300, -1].map(of);
     t.equal(new Set(names).size, names.length);
   },
 
-  "a real adapter and its device are described with all their limits": async (t) => {
+  "the key of a real adapter has all its limits": async (t) => {
     await t.open();
     const real = (await navigator.gpu?.requestAdapter()) ?? t.lacking("WebGPU adapter");
     const device = await real.requestDevice();
