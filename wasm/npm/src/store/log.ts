@@ -77,9 +77,7 @@ export class Log {
       const sinceMs = typeof found === "string" ? Date.now() : found.head.createdMs;
       accounts.apply([[id, accounts.entries.get(id)?.usedMs ?? sinceMs, storedSize(record), largeOf(record)]]);
     }
-    const log = transaction.objectStore(LOG);
-    log.clear();
-    this.#seen = (await result(log.put(accounts.snapshot()))) as number;
-    this.#rows = 1;
+    // Now {@link append} replaces all rows by a snapshot.
+    this.#rows = Infinity;
   }
 }

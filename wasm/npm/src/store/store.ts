@@ -14,7 +14,7 @@ export { DbError } from "./database.js";
 /** The most bytes that memory holds of values that the database had no space for. */
 const MEMORY_BYTES = 64 << 20;
 /** The time for which a transaction takes more reads, in milliseconds. The writes of all tabs wait until it ends. */
-const READING_MS = 30;
+const READING_MS = 10;
 /** The time that uses wait to be written together, in milliseconds. */
 const USES_DELAY_MS = 1000;
 /** The most changes in one transaction: a larger one would delay those after it. */
@@ -315,18 +315,22 @@ export class Store {
     this.#reads = [];
     // Records with neighbouring keys lie close together on the disk.
     if (reads.length > 1) reads.sort((one, other) => (one.id < other.id ? -1 : Number(one.id > other.id)));
-    const resolveAll = (found: unknown): void => reads.forEach((read) => this.#resolve(read, found));
-    if (this.#isClosed) return resolveAll(new DbError("closed"));
-    if (this.#isInMemory) return resolveAll(undefined);
+    let requested = 0;
+    const requestAll = (request: (read: Read) => void): void => {
+      for (; requested < reads.length; requested += 1) request(reads[requested]!);
+    };
+    const resolveRest = (found: unknown): void => reads.slice(requested).forEach((read) => this.#resolve(read, found));
+    if (this.#isClosed) return resolveRest(new DbError("closed"));
+    if (this.#isInMemory) return resolveRest(undefined);
     try {
-      if (this.#openReader) return reads.forEach(this.#openReader);
+      if (this.#openReader) return requestAll(this.#openReader);
     } catch {
       // Its transaction has ended, or accepts requests only while the browser hands out the next result.
     }
     try {
-      reads.forEach(await this.#beginReader());
+      requestAll(await this.#beginReader());
     } catch (error) {
-      resolveAll(this.#noteFailure(error));
+      resolveRest(this.#noteFailure(error));
     }
   }
 
@@ -351,6 +355,7 @@ export class Store {
       requested.onerror = (event) => {
         // A record that the browser cannot read must not fail the reads of others.
         event.preventDefault();
+        this.#openReader = undefined;
         this.#resolve(read, this.#noteFailure(requested.error));
       };
     };
@@ -489,9 +494,8 @@ export class Store {
       if (withRow) committed = this.#log.append(transaction, changes, !isBlind);
       // Otherwise the browser first waits for further requests.
       transaction.commit?.();
-      // Without changes, no caller depends on the commit. If it fails, the accounts are read again.
+      // Without changes, no caller depends on the commit.
       if (committed || changes.length > 0) await complete(transaction);
-      else transaction.onabort = () => this.#log.forget();
     } catch (error) {
       // All or nothing: no change is acknowledged.
       abort(transaction);
