@@ -29,8 +29,6 @@ const SHORT = 15 * 1024;
 
 /** The state of a cache: the store, the counters and the pending calls. */
 export class Core {
-  readonly store: Store;
-  readonly name: string;
   readonly events = new Events();
   readonly order = new Order();
   readonly flights: Flights<Content>;
@@ -42,9 +40,7 @@ export class Core {
   readonly #isInMemory: boolean;
   readonly #warned = new Set<ErrorCode>();
 
-  constructor(store: Store, name: string, isInMemory: boolean) {
-    this.store = store;
-    this.name = name;
+  constructor(readonly store: Store, readonly name: string, isInMemory: boolean) {
     this.#isInMemory = isInMemory;
     this.flights = new Flights(name, () => store.backend === "indexeddb");
     store.onEvicted = (count) => {

@@ -1,7 +1,8 @@
 import { Cache } from "./cache.js";
 import { Core } from "./core.js";
-import { load } from "./engine.js";
+import { encodeEnvelope, load } from "./engine.js";
 import { bound, invalid } from "./errors.js";
+import { opened } from "./store/record.js";
 import { Store } from "./store/store.js";
 import type { OpenOptions } from "./types.js";
 
@@ -24,6 +25,9 @@ export async function open(options: OpenOptions): Promise<Cache> {
   // The database opens while the engine loads.
   const opening = Store.open(name, { maxBytes, maxEntries }, memory);
   load();
+  // Browsers compile code when it first runs. That of a look-up should not wait for the database.
+  const nothing = new Uint8Array(0);
+  opened(encodeEnvelope(nothing, nothing, nothing, 0), "");
   const store = await opening;
   const cache = new Cache(new Core(store, name, memory));
   if (onWarning) cache.events.on("warning", onWarning);

@@ -1,20 +1,16 @@
 /** A pending write or removal of a key. */
 export class Ticket {
-  /** Whether the call ends soon, because it does not read from a network. A look-up of its key then waits for it. */
-  endsSoon: boolean;
   /** A later call that took effect first, or a removal of everything. */
   #overtaken: Ticket | "clear" | undefined;
-  readonly #earlier: readonly Ticket[];
-  readonly isWrite: boolean;
   /** What the call does, once it has begun. */
   work: Promise<boolean> | undefined;
   #isQueued = false;
 
-  constructor(isWrite: boolean, endsSoon: boolean, earlier: readonly Ticket[]) {
-    this.isWrite = isWrite;
-    this.endsSoon = endsSoon;
-    this.#earlier = earlier;
-  }
+  /**
+   * @param endsSoon whether the call ends soon, because it does not read from a network: look-ups of its key wait for it
+   * @param earlier the calls for its key that were made before it
+   */
+  constructor(readonly isWrite: boolean, public endsSoon: boolean, private readonly earlier: readonly Ticket[]) {}
 
   /**
    * Takes effect: the store makes its changes in this order. Earlier calls that have not come to this point never will.
@@ -24,7 +20,7 @@ export class Ticket {
     if (this.#overtaken === "clear") return Promise.resolve(false);
     if (this.#overtaken) return this.#overtaken.isWrite ? this.#overtaken.done() : Promise.resolve(false);
     this.#isQueued = true;
-    for (const ticket of this.#earlier) ticket.overtakenBy(this);
+    for (const ticket of this.earlier) ticket.overtakenBy(this);
     return undefined;
   }
 

@@ -609,17 +609,27 @@ export class Store {
   }
 
   async #catchUp(transaction: IDBTransaction): Promise<void> {
-    const sweeping = this.#isSwept ? [] : result(transaction.objectStore(PIECES).getAllKeys());
-    const [pieces] = await Promise.all([sweeping, this.#log.catchUp(transaction)]);
+    await this.#log.catchUp(transaction);
     // The database was opened again meanwhile, which emptied the accounts: this transaction has read only the later rows.
     if (this.#connection !== transaction.db) {
       this.#log.forget();
       throw new DbError("unavailable");
     }
     if (this.#isSwept) return;
+    this.#isSwept = true;
+    // No caller has to wait for this.
+    setTimeout(() => void this.#write({ kind: "alone", work: () => this.#sweep() }));
+  }
+
+  /** Removes the pieces that dead tabs left. */
+  async #sweep(): Promise<Outcome> {
+    const transaction = await this.#begin("readwrite", STORES);
+    const keys = result(transaction.objectStore(PIECES).getAllKeys());
+    const [pieces] = await Promise.all([keys, this.#catchUp(transaction)]);
     const { entries } = this.#log.accounts;
     sweepPieces(transaction, pieces, new Set(Array.from(entries.values(), ({ large }) => large?.p?.id)));
-    this.#isSwept = true;
+    await complete(transaction);
+    return undefined;
   }
 
   #syncLater(): void {
