@@ -85,7 +85,7 @@ export const tests = {
     const cache = await t.open();
     const adapter = t.warmstart.asTransformersCache(cache);
     const told = [];
-    const response = await network(file(t, { slow: 1_000_000 }));
+    const response = await network(file(t, { slow: 200_000 }));
     await adapter.put("https://example.org/a", response, (data) => told.push(data));
     t.ok(told.length > 1 && told[0].progress < 100, `${told.length} calls`);
     t.equal(told.at(-1), { progress: 100, loaded: 100_000, total: 100_000 });
