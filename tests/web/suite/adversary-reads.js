@@ -1,4 +1,4 @@
-// Failures of IndexedDB during reads that share a transaction, and in transactions that change nothing.
+// Failures of IndexedDB during reads that share a transaction, and in transactions whose end no caller needs.
 
 import { databaseOf, records, rewrite } from "/tests/web/raw.js";
 
@@ -44,6 +44,17 @@ export const tests = {
     t.equal((await cache.entries()).map(({ text }) => text), ["c", "a", "d"]);
   },
 
+  "an entry that an aborted put would have evicted is listed": async (t) => {
+    const cache = await t.open({ maxEntries: 3 });
+    for (const key of "abc") await cache.put(key, key);
+    // The put is tried twice.
+    const failed = failNextCommit(t).then(() => failNextCommit(t));
+    t.equal(await cache.put("d", "d"), false);
+    await failed;
+    t.equal((await cache.entries()).map(({ text }) => text), ["a", "b", "c", "d"]);
+    t.equal((await records(cache.name)).length, 3);
+  },
+
   "accounts are right after a rebuild of the log that aborts": async (t) => {
     for (const isDamaged of [false, true]) {
       const name = t.database();
@@ -87,6 +98,33 @@ export const tests = {
         t.equal((await cache.stats()).entries, 5);
       }
     }
+  },
+
+  "a rebuild that fails in the sweep of pieces is repeated": async (t) => {
+    const cache = await t.open();
+    const other = await t.open({ name: cache.name });
+    await cache.putMany([..."abc"].map((key) => [key, key]));
+    const { setTimeout } = globalThis;
+    let sweep;
+    globalThis.setTimeout = (work, ms, ...more) => (ms === undefined ? (sweep = work) : setTimeout(work, ms, ...more));
+    t.after(() => (globalThis.setTimeout = setTimeout));
+    t.equal((await cache.stats()).entries, 3);
+    globalThis.setTimeout = setTimeout;
+    await other.put("d", "d");
+    await rewrite(cache.name, (row) => (JSON.stringify(row).includes('"d"') ? "no row" : row), "log");
+
+    const { getAllKeys } = IDBObjectStore.prototype;
+    t.after(() => (IDBObjectStore.prototype.getAllKeys = getAllKeys));
+    let failures = 0;
+    IDBObjectStore.prototype.getAllKeys = function (...range) {
+      if (this.name !== "values") return getAllKeys.apply(this, range);
+      failures += 1;
+      throw new DOMException("made to fail", "UnknownError");
+    };
+    sweep();
+    while (failures < 2) await t.sleep(1);
+    IDBObjectStore.prototype.getAllKeys = getAllKeys;
+    t.equal((await cache.stats()).entries, 4);
   },
 
   "closing or deleting the database ends a loop of reads": async (t) => {

@@ -60,6 +60,8 @@ export class Log {
   /** Brings accounts whose rows are lost or unreadable in line with the records, and removes damaged ones. */
   async #rebuild(transaction: IDBTransaction): Promise<void> {
     const { accounts } = this;
+    // Until a snapshot is committed, each transaction reads all rows again: this one may fail.
+    this.#seen = 0;
     const values = transaction.objectStore(VALUES);
     const ids = (await result(values.getAllKeys())).filter((key) => typeof key === "string");
     const there = new Set(ids);
