@@ -6,8 +6,9 @@ import { measure, Scene } from "./scene.mjs";
 /** Of each round. */
 const COUNT = 256;
 
-const FULL = { rounds: 13, restarts: 9, passes: 15, opens: 15 };
-const QUICK = { rounds: 3, restarts: 2, passes: 1, opens: 1 };
+/** For each set of databases: rounds of writes, restarts before cold reads, passes of warm reads. */
+const FULL = { sets: 3, rounds: 9, restarts: 4, passes: 5, opens: 15 };
+const QUICK = { sets: 1, rounds: 3, restarts: 2, passes: 1, opens: 1 };
 
 /** The least that writing and reading many at a time, or one, has to reach, as multiples of idb-keyval's. */
 const BOUNDS = {
@@ -22,16 +23,25 @@ const OPEN = 1.3;
 export function small({ quick }) {
   const plan = quick ? QUICK : FULL;
   return Scene.play(async (scene) => {
-    const written = await measure(await scene.page(), "small.js", "write", { rounds: plan.rounds, count: COUNT });
-    const cold = [];
-    let page;
-    for (let restart = 0; restart < plan.restarts; restart += 1) {
-      page = await scene.page();
-      cold.push(...(await measure(page, "small.js", "read", { round: restart % plan.rounds, count: COUNT })));
+    const [written, cold, warm] = [[], [], []];
+    const sets = Array.from({ length: plan.sets }, (_, set) => set);
+    for (const set of sets) {
+      const { rounds } = plan;
+      written.push(...(await measure(await scene.page(), "small.js", "write", { set, rounds, count: COUNT })));
     }
-    // The first pass over a round that was not read since the start brings it in.
-    const warm = await measure(page, "small.js", "read", { round: 0, count: COUNT, passes: plan.passes + 1 });
-    const rows = [["write", written], ["read_cold", cold], ["read_warm", warm.slice(1)]].flatMap(rowsOf);
+    for (let round = 0; round < plan.restarts; round += 1) {
+      for (const set of sets) {
+        cold.push(...(await measure(await scene.page(), "small.js", "read", { set, round, count: COUNT })));
+      }
+    }
+    const page = await scene.page();
+    for (const set of sets) {
+      const passes = plan.passes + 1;
+      const [, ...counted] = await measure(page, "small.js", "read", { set, round: 0, count: COUNT, passes });
+      // The first pass brings the values in.
+      warm.push(...counted);
+    }
+    const rows = [["write", written], ["read_cold", cold], ["read_warm", warm]].flatMap(rowsOf);
     return [...rows, ...(await opening(scene, plan.opens))];
   });
 }
@@ -56,7 +66,10 @@ function rowsOf([kind, samples]) {
     row("at_once/of_one_by_one", "at once", one, bounds.ofOne),
     row("at_once", "at once", many, bounds.many),
     row("one", "one", one, bounds.one),
-    ...(kind === "write" ? [] : [row("one/of_one_tick", "at once then one", "idb-keyval, many then one", bounds.ofTick)]),
+    // Of writes: how far apart two measurements of the same work are.
+    kind === "write"
+      ? rowOf("idb-keyval, many then one", "many/same_store", many)
+      : row("one/of_one_tick", "at once then one", "idb-keyval, many then one", bounds.ofTick),
     row("many", "many", "raw IndexedDB, many"),
     // What one record for each value allows at most, without any verification.
     rowOf("raw IndexedDB, many", "many/floor", many),

@@ -13,7 +13,7 @@ const FIRST = {
     let module;
     const load = await timed(async () => (module = await import("/warmstart/dist/index.js")));
     const open = await timed(
-      async () => (await module.open({ name: "many" })).get(key),
+      async () => (await module.open({ name: "many-0" })).get(key),
       (value) => expectBytes(value, 4096, "warmstart"),
     );
     return { load, open };
@@ -22,7 +22,7 @@ const FIRST = {
     let module;
     const load = await timed(async () => (module = await import("/node_modules/idb-keyval/dist/index.js")));
     const open = await timed(
-      () => module.get(key, module.createStore("idb-keyval-many", "keyval")),
+      () => module.get(key, module.createStore("idb-keyval-many-0", "keyval")),
       (value) => expectBytes(value, 4096, "idb-keyval"),
     );
     return { load, open };

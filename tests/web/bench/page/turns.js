@@ -21,20 +21,27 @@ export function keysOf(round, count) {
 }
 
 /**
- * Runs every task once: `{ name: milliseconds }`. What a task leaves behind, such as writes of the browser, slows the
- * next one. So in each round a task comes after another one: the order is a row of a balanced Latin square (E. J.
- * Williams, 1949).
+ * Runs every task once: `{ name: milliseconds }`. What a task leaves behind, such as writes of the browser, slows later
+ * ones, so the order is random, and in the next round reversed. A rotation would favour a store by its place in the list.
  */
 export async function inTurns(tasks, round) {
   const names = Object.keys(tasks);
+  order = round % 2 === 1 && order.length === names.length ? order.toReversed() : shuffled(names);
   const took = {};
-  for (let turn = 0; turn < names.length; turn += 1) {
-    const step = turn % 2 === 0 ? names.length - turn / 2 : (turn + 1) / 2;
-    const name = names[(round + step) % names.length];
+  for (const name of order) {
     took[name] = await tasks[name]();
     await rest();
   }
   return took;
+}
+
+/** The order of the last round. */
+let order = [];
+
+/** Returns the items in random order. */
+export function shuffled(items) {
+  const ranked = items.map((item) => ({ item, rank: Math.random() }));
+  return ranked.toSorted((one, other) => one.rank - other.rank).map(({ item }) => item);
 }
 
 /** Measures `work` in milliseconds; `check` checks its result outside the measured time. */
