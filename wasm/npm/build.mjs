@@ -74,7 +74,7 @@ function buildEngine() {
 function install(folder) {
   const time = (file) => statSync(`${folder}/${file}`, { throwIfNoEntry: false })?.mtimeMs ?? 0;
   if (time("node_modules/.package-lock.json") > time("package-lock.json")) return;
-  npm("ci --ignore-scripts --no-audit --no-fund --loglevel=error", folder);
+  npm("ci --include=dev --ignore-scripts --no-audit --no-fund --loglevel=error", folder);
 }
 
 /** Uses the npm that runs this script, or the one on the `PATH`. */

@@ -39,9 +39,10 @@ await fillPublic();
 async function installPackages() {
   const time = (file) => stat(path.join(DEMO, file)).then(({ mtimeMs }) => mtimeMs, () => 0);
   if ((await time("node_modules/.package-lock.json")) > (await time("package-lock.json"))) return;
-  // The npm that runs this script, or the one on the PATH.
+  // The npm that runs this script, or the one on the PATH. Where NODE_ENV is "production", it would leave Vite out.
   const { npm_execpath: npm } = process.env;
-  run(...(npm ? [process.execPath, [npm, "ci"]] : ["npm", ["ci"]]), DEMO);
+  const install = ["ci", "--include=dev"];
+  run(...(npm ? [process.execPath, [npm, ...install]] : ["npm", install]), DEMO);
 }
 
 /** Fetches the weights, unless they exist. The conversion checks their hash. */

@@ -45,13 +45,17 @@ for (const signal of ["SIGINT", "SIGTERM"]) process.on(signal, () => process.exi
 
 const began = performance.now();
 const rows = [];
-for (const [name, part] of Object.entries(PARTS)) {
-  if (!values.only.includes(name)) continue;
-  const started = performance.now();
-  rows.push(...(await part({ quick: values.quick })));
-  console.log(`${name}: measured in ${((performance.now() - started) / 1000).toFixed(0)} s`);
+try {
+  for (const [name, part] of Object.entries(PARTS)) {
+    if (!values.only.includes(name)) continue;
+    const started = performance.now();
+    rows.push(...(await part({ quick: values.quick })));
+    console.log(`${name}: measured in ${((performance.now() - started) / 1000).toFixed(0)} s`);
+  }
+} finally {
+  // If a part fails, the others were not in vain.
+  console.log(table(rows));
+  console.log(`in all ${((performance.now() - began) / 1000).toFixed(0)} s`);
+  if (values.json) await writeFile(values.json, json("web", rows));
 }
-console.log(table(rows));
-console.log(`in all ${((performance.now() - began) / 1000).toFixed(0)} s`);
-if (values.json) await writeFile(values.json, json("web", rows));
 process.exit(values.strict && rows.some(({ holds }) => !holds) ? 1 : 0);
