@@ -2,12 +2,16 @@
 
 import { execFile } from "node:child_process";
 import { writeFile } from "node:fs/promises";
+import { setTimeout } from "node:timers/promises";
 import { promisify } from "node:util";
 
 import { Browser, forget } from "../browser.mjs";
 import { freshFolder, site } from "../site.mjs";
 
 const run = promisify(execFile);
+
+/** How long a browser that has just started is still busy, in milliseconds. */
+const SETTLE_MS = 1000;
 
 /** A server, a profile, and one browser at a time on it. */
 export class Scene {
@@ -28,10 +32,11 @@ export class Scene {
     }
   }
 
-  /** A page of a browser that has just been started. Each starts with its files read from the disk. */
+  /** A page of a browser that was started for it, and reads its files from the disk. */
   async page(path = "/tests/web/bench/page/index.html") {
     const page = await this.blank();
     await page.goto(this.server.url(path));
+    await setTimeout(SETTLE_MS);
     return page;
   }
 
