@@ -39,9 +39,9 @@ export async function large({ quick }) {
     for (let restart = 0; restart < plan.restarts; restart += 1) {
       // Nothing has read a value yet.
       page = await scene.page();
-      first.push(...(await measure(page, "large.js", "has", { names: asked, passes: 1, from: restart })));
+      first.push(...(await measure(page, "large.js", "has", { names: asked, passes: 1 })));
       page = await scene.page();
-      cold.push(...(await measure(page, "large.js", "read", { names, from: restart })));
+      cold.push(...(await measure(page, "large.js", "read", { names })));
     }
     const warm = await measure(page, "large.js", "read", { names, passes: plan.passes });
     const again = await measure(page, "large.js", "has", { names: asked, passes: plan.has });

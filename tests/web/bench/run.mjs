@@ -53,7 +53,7 @@ try {
     console.log(`${name}: measured in ${((performance.now() - started) / 1000).toFixed(0)} s`);
   }
 } finally {
-  // If a part fails, the others were not in vain.
+  // The rows of the other parts are printed even if one fails.
   console.log(table(rows));
   console.log(`in all ${((performance.now() - began) / 1000).toFixed(0)} s`);
   if (values.json) await writeFile(values.json, json("web", rows));

@@ -1,7 +1,7 @@
 // Values of 4 KiB, and how soon a page that has just begun gets its first one.
 
-import { compared, longer } from "./rows.mjs";
 import { shuffled } from "./page/turns.js";
+import { compared, longer } from "./rows.mjs";
 import { measure, Scene } from "./scene.mjs";
 
 /** Of each round. */

@@ -24,7 +24,7 @@ export async function put({ counts, rounds, puts }) {
         return took;
       }];
     });
-    samples.push(await inTurns(Object.fromEntries(tasks), round));
+    samples.push(await inTurns(Object.fromEntries(tasks)));
   }
   for (const { cache, count, evicted } of full) {
     const left = (await cache.entries()).length;

@@ -12,26 +12,26 @@ const KEYS = Array.from({ length: 8 }, (_, at) => `weights-${at}`);
 export async function write({ names }) {
   const opened = await openAll(names);
   const samples = [];
-  for (const [at, key] of KEYS.entries()) {
+  for (const key of KEYS) {
     const tasks = perStore(opened, (store) => {
       const bytes = payload(SIZE);
       return timed(() => store.put(key, bytes.buffer));
     });
-    samples.push(await inTurns(tasks, at));
+    samples.push(await inTurns(tasks));
   }
   return samples;
 }
 
 /** Reads value after value, all stores in turns: `[{ store: milliseconds }]`. */
-export async function read({ names, passes = 1, from = 0 }) {
+export async function read({ names, passes = 1 }) {
   const opened = await openAll(names);
   const samples = [];
   for (let pass = 0; pass < passes; pass += 1) {
-    for (const [at, key] of KEYS.entries()) {
+    for (const key of KEYS) {
       const tasks = perStore(opened, (store, who) => {
         return timed(() => store.get(key), (value) => expectBytes(value, SIZE, who));
       });
-      samples.push(await inTurns(tasks, at + from + pass));
+      samples.push(await inTurns(tasks));
     }
   }
   return samples;
@@ -46,14 +46,14 @@ export async function block({ names, rounds }) {
   const samples = [];
   for (let round = 0; round < rounds; round += 1) {
     const still = Object.fromEntries(names.map((name) => [name, { write: 0, read: 0 }]));
-    for (const [at, key] of KEYS.entries()) {
+    for (const key of KEYS) {
       const tasks = perStore(opened, async (store, who) => {
         const bytes = payload(SIZE);
         await rest(50);
         still[who].write += (await Stillness.during(() => store.put(`again-${round}-${key}`, bytes.buffer))).sum;
         still[who].read += (await Stillness.during(() => store.get(`again-${round}-${key}`))).sum;
       });
-      await inTurns(tasks, at + round);
+      await inTurns(tasks);
     }
     samples.push(still);
   }
@@ -71,13 +71,13 @@ export async function hold({ names, rounds }) {
       const { longest } = await Stillness.during(() => store.put("huge", bytes.buffer));
       return longest;
     });
-    samples.push(await inTurns(tasks, round));
+    samples.push(await inTurns(tasks));
   }
   return samples;
 }
 
 /** Asks those that can whether all values are there, and warmstart to list them: `[{ store: milliseconds }]`. */
-export async function has({ names, passes, from = 0 }) {
+export async function has({ names, passes }) {
   const opened = await openAll(names);
   const samples = [];
   for (let pass = 0; pass < passes; pass += 1) {
@@ -90,7 +90,7 @@ export async function has({ names, passes, from = 0 }) {
     const entries = () => timed(list, (listed) => {
       if (listed.filter(({ size }) => size === SIZE).length !== KEYS.length) throw new Error("entries() lacks a value");
     });
-    samples.push(await inTurns({ ...tasks, entries }, from + pass));
+    samples.push(await inTurns({ ...tasks, entries }));
   }
   return samples;
 }

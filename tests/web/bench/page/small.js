@@ -31,13 +31,11 @@ export async function write({ set, rounds, count }) {
   // The first round is not counted: code is compiled in it.
   for (let round = -1; round < rounds; round += 1) {
     const keys = keysOf(round + 1, count);
-    const took = await inTurns(
-      perContestant(opened, (store, way) => {
-        const entries = keys.map((key) => [key, payload(SIZE)]);
-        return timed(() => WRITES[way.split(" then ").at(0)](store, entries));
-      }),
-      round + 1,
-    );
+    const writing = perContestant(opened, (store, way) => {
+      const entries = keys.map((key) => [key, payload(SIZE)]);
+      return timed(() => WRITES[way.split(" then ").at(0)](store, entries));
+    });
+    const took = await inTurns(writing);
     if (round >= 0) samples.push(took);
   }
   return samples;
@@ -53,7 +51,7 @@ export async function read({ set, round, count, passes = 1 }) {
       const check = (values) => values.forEach((value) => expectBytes(value, SIZE, who));
       return timed(() => READS[way.split(" then ").at(-1)](store, keys), check);
     });
-    samples.push(await inTurns(reading, round + pass));
+    samples.push(await inTurns(reading));
   }
   return samples;
 }
@@ -77,8 +75,8 @@ const READS = {
 };
 
 /**
- * Opens a set of databases. Where a database lies in the browser's files makes it faster or slower, which their order
- * decides, so each set has its own: the median of 20 rounds differed by 9 hundredths between two databases of idb-keyval.
+ * Opens a set of databases, in random order. One database can be faster than another in every round: two of idb-keyval
+ * that did the same work differed by 9 hundredths over 20 rounds. So there are several sets.
  */
 async function openAll(set) {
   const opened = [];

@@ -22,11 +22,14 @@ export function keysOf(round, count) {
 
 /**
  * Runs every task once: `{ name: milliseconds }`. What a task leaves behind, such as writes of the browser, slows later
- * ones, so the order is random, and in the next round reversed. A rotation would favour a store by its place in the list.
+ * ones, so the order is random, and in every second round that of the round before, reversed. A rotation would favour a
+ * store by its place in the list.
  */
-export async function inTurns(tasks, round) {
+export async function inTurns(tasks) {
   const names = Object.keys(tasks);
-  order = round % 2 === 1 && order.length === names.length ? order.toReversed() : shuffled(names);
+  const isDecided = reversed.length === names.length && reversed.every((name) => name in tasks);
+  const order = isDecided ? reversed : shuffled(names);
+  reversed = isDecided ? [] : order.toReversed();
   const took = {};
   for (const name of order) {
     took[name] = await tasks[name]();
@@ -35,8 +38,8 @@ export async function inTurns(tasks, round) {
   return took;
 }
 
-/** The order of the last round. */
-let order = [];
+/** The order of the next round, if the last one decided it. */
+let reversed = [];
 
 /** Returns the items in random order. */
 export function shuffled(items) {
