@@ -6,6 +6,7 @@ use std::{
     env,
     fs::{self, File, OpenOptions},
     io::{BufRead, BufReader, Read as _, Write},
+    net::TcpListener,
     panic::{AssertUnwindSafe, catch_unwind},
     path::{Path, PathBuf},
     process::{self, Child, Command, Stdio},
@@ -21,7 +22,7 @@ use crate::{
     Case, PATIENT, Place,
     fleet::{Machine, fleet_at},
     patient,
-    servers::{Engine, free_port},
+    servers::Engine,
 };
 
 pub(crate) const CASES: &[Case] = &[
@@ -288,10 +289,12 @@ fn fork(url: &str, folder: &Path) {
     assert!(remote.get(b"child").is_err() && remote.get(b"built by 0").is_err());
 }
 
-/// Opens a fleet whose remote is dead.
-fn fleet_without_engine(folder: &Path) -> Fleet<FileStore> {
-    let url = Engine::Redis.url(free_port(), "nothing");
-    fleet_at(folder, patient(&url), FleetOptions::default())
+/// Opens a fleet whose remote takes requests and never answers. If it refused them, a busy machine could find that out before the
+/// process ends, and the next one would leave the list alone.
+fn fleet_of_silent_remote(folder: &Path) -> (Fleet<FileStore>, TcpListener) {
+    let listener = TcpListener::bind("127.0.0.1:0").unwrap();
+    let url = Engine::Redis.url(listener.local_addr().unwrap().port(), "nothing");
+    (fleet_at(folder, patient(&url), FleetOptions::default()), listener)
 }
 
 fn child_of_a_dead_process_holds_no_list(place: &Place) {
@@ -299,7 +302,8 @@ fn child_of_a_dead_process_holds_no_list(place: &Place) {
     let mut worker = Worker::start("fork and end", place, &machine, Path::new(""));
     worker.begin();
     worker.join();
-    let (fleet, started) = (fleet_without_engine(machine.path()), Instant::now());
+    let (fleet, _silent) = fleet_of_silent_remote(machine.path());
+    let started = Instant::now();
     while fleet.statistics().uploads_waiting != 1 {
         assert!(started.elapsed() < PATIENT);
         thread::sleep(Duration::from_millis(5));
@@ -308,7 +312,7 @@ fn child_of_a_dead_process_holds_no_list(place: &Place) {
 
 /// Leaves an upload and a child.
 fn fork_and_end(folder: &Path) -> ! {
-    let fleet = fleet_without_engine(folder);
+    let (fleet, _silent) = fleet_of_silent_remote(folder);
     wait_for_begin();
     fleet.put(b"key", &Artifact::new(payload(0))).unwrap();
     // SAFETY: the child does nothing but wait for its end.
