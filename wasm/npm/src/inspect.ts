@@ -34,13 +34,10 @@ export async function entries(core: Core): Promise<EntryInfo[]> {
 /** Returns the counters of the cache, and its backend. */
 export async function stats({ counters, store }: Core): Promise<Stats> {
   const [stored, beside] = await store.accounts();
-  const { misses, refusals, ...counts } = counters;
   return {
     backend: store.backend,
     reason: store.reason,
-    ...counts,
-    misses: { ...misses },
-    refusals: { ...refusals },
+    ...structuredClone(counters),
     entries: stored.entries.size + beside.entries.size,
     bytes: stored.bytes + beside.bytes,
   };
