@@ -88,6 +88,23 @@ export const cases = {
     });
     t.equal(page.problems, []);
   },
+
+  "a page whose policy forbids WebAssembly, or that has none, is told how to allow it": async (t) => {
+    const browser = await t.browser();
+    const policy = () => {
+      const meta = document.createElement("meta");
+      Object.assign(meta, { httpEquiv: "Content-Security-Policy", content: "script-src 'self' 'unsafe-inline'" });
+      document.head.append(meta);
+    };
+    for (const forbid of [policy, () => delete globalThis.WebAssembly]) {
+      const page = await t.page(browser);
+      await page.evaluate(forbid);
+      await page.evaluate(async () => {
+        const { message } = await kit.rejects(warmstart.open({ name: "forbidden" }), "unsupported");
+        kit.ok(message.includes("'wasm-unsafe-eval'"), message);
+      });
+    }
+  },
 };
 
 async function hurt(t, browser, injure) {

@@ -14,13 +14,19 @@ export interface Sink {
 }
 
 /**
- * Loads the engine, unless it is loaded: synchronously, which takes a few milliseconds, while the database opens. The
- * functions of its module are usable from then on.
+ * Loads the engine, unless it is loaded. The functions of its module are usable from then on. Compiles it in another
+ * thread: the browser needs this one to open a database.
  */
-export function load(): void {
+export async function load(): Promise<void> {
+  // If it cannot be compiled, loadNow throws.
+  if (memory === undefined) loadNow(await globalThis.WebAssembly?.compile(decoded(hex)).catch(() => undefined));
+}
+
+/** Loads the engine at once, unless it is loaded. Takes a few milliseconds. */
+export function loadNow(module?: WebAssembly.Module): void {
   if (memory !== undefined) return;
   try {
-    ({ memory } = engine.initSync({ module: decoded(hex) }));
+    ({ memory } = engine.initSync({ module: module ?? decoded(hex) }));
   } catch (cause) {
     const message = "WebAssembly is not usable here; a content security policy must allow 'wasm-unsafe-eval'.";
     throw new WarmstartError("unsupported", message, { cause });

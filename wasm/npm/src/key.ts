@@ -1,5 +1,5 @@
 import * as engine from "../engine/warmstart_wasm.js";
-import { load } from "./engine.js";
+import { loadNow } from "./engine.js";
 import { invalid } from "./errors.js";
 
 /** The value of a field. Numbers must be whole and from 0; a boolean counts as the text `true` or `false`. */
@@ -50,7 +50,7 @@ export class Key {
 
   #derive(): { bytes: Uint8Array; recipe: Uint8Array } {
     if (this.#derived) return this.#derived;
-    load();
+    loadNow();
     const fields = new engine.Fields(this.domain, this.schema);
     for (const [label, value] of Object.entries(this.fields)) {
       if (value instanceof Uint8Array) fields.bytes(label, value);

@@ -22,14 +22,13 @@ export async function open(options: OpenOptions): Promise<Cache> {
   const maxEntries = bound("maxEntries", options.maxEntries);
   if (onWarning !== undefined && typeof onWarning !== "function")
     throw invalid(`onWarning is of type ${typeof onWarning}; pass a function, or omit it.`);
-  // The database opens while the engine loads.
+  // The database opens while the engine is compiled.
   const opening = Store.open(name, { maxBytes, maxEntries }, memory);
-  load();
+  await load();
   // Browsers compile code when it first runs. That of a look-up should not wait for the database.
   const nothing = new Uint8Array(0);
   opened(encodeEnvelope(nothing, nothing, nothing, 0), "");
-  const store = await opening;
-  const cache = new Cache(new Core(store, name, memory));
+  const cache = new Cache(new Core(await opening, name, memory));
   if (onWarning) cache.events.on("warning", onWarning);
   return cache;
 }
