@@ -131,6 +131,8 @@ process.on("exit", () => running.forEach(killed));
 for (const signal of ["SIGINT", "SIGTERM", "SIGHUP"]) process.on(signal, () => process.exit(1));
 
 function killed(started) {
+  // The program could not be started.
+  if (started.pid === undefined) return;
   try {
     // Chromium was made the leader of a group of its own, and its helpers are in it.
     process.kill(-started.pid, "SIGKILL");
