@@ -6,9 +6,9 @@ export const stores = {
     const { open } = await import("/warmstart/dist/index.js");
     const cache = await open({ name });
     return {
-      put: (key, bytes) => cache.put(key, bytes),
+      put: async (key, bytes) => expectStored([await cache.put(key, bytes)]),
       get: (key) => cache.get(key),
-      putMany: (entries) => cache.putMany(entries),
+      putMany: async (entries) => expectStored(await cache.putMany(entries)),
       getMany: (keys) => cache.getMany(keys),
       hasAll: (keys) => Promise.all(keys.map((key) => cache.has(key))),
       list: () => cache.entries(),
@@ -92,6 +92,11 @@ export const stores = {
     };
   },
 };
+
+/** Fails if a value was refused, and so perhaps not written. */
+function expectStored(stored) {
+  if (stored.includes(false)) throw new Error("warmstart refused a value");
+}
 
 /** Loads a package that is no module. */
 function script(url) {
