@@ -16,7 +16,7 @@ const FULL = {
   holds: 5,
 };
 const FEW = ["idb-keyval", "tvmjs"];
-const QUICK = { peers: FEW, askers: FEW, writes: 1, restarts: 1, passes: 1, rounds: 1, has: 5, holds: 1 };
+const QUICK = { peers: FEW, askers: FEW, writes: 2, restarts: 1, passes: 1, rounds: 1, has: 5, holds: 1 };
 
 /** The least throughput, as multiples of idb-keyval's. */
 const BOUNDS = { write: 1, read_cold: 1.2, read_warm: 1.5 };

@@ -8,11 +8,11 @@ const SIZE = 32 << 20;
 const HUGE = 200e6;
 const KEYS = Array.from({ length: 8 }, (_, at) => `weights-${at}`);
 
-/** Writes value after value, all stores in turns, and then replaces them: `[{ store: milliseconds }]`. */
+/** Writes value after value, all stores in turns, to new databases in each round: `[{ store: milliseconds }]`. */
 export async function write({ names, rounds }) {
-  const opened = await openAll(names);
   const samples = [];
   for (let round = 0; round < rounds; round += 1) {
+    const opened = await openAll(names, round);
     for (const key of KEYS) {
       const tasks = perStore(opened, (store) => {
         const bytes = payload(SIZE);
@@ -99,9 +99,10 @@ export async function has({ names, passes }) {
   return samples;
 }
 
-async function openAll(names) {
+/** Opens the databases of a round of `write`; others use those of the first round. */
+async function openAll(names, round = 0) {
   const opened = [];
-  for (const name of names) opened.push({ who: name, store: await stores[name]("large") });
+  for (const name of names) opened.push({ who: name, store: await stores[name](`large-${round}`) });
   return opened;
 }
 
